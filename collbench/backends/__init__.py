@@ -1,0 +1,1 @@
+"""Who measures: mpi, nccl, nccl-tests."""

@@ -1,0 +1,1 @@
+"""collbench's own algorithms over point-to-point, one file a collective."""

@@ -1,0 +1,157 @@
+"""Reading run files: from JSON lines to a table, one row a cell and launch."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from collbench.errors import UnansweredError, UsageError
+from collbench.runfile import parse_lines
+
+RESULTS_DIR = Path("results")
+
+CASE_COLUMNS = (
+    "collective", "ranks", "ranks_per_node", "nbytes", "dtype", "op", "in_place", "memory", "groups",
+    "provider", "algorithm", "component", "params",
+)  # fmt: skip
+CELL_COLUMNS = CASE_COLUMNS[:9]
+"""The columns that make a cell; ``CASE_COLUMNS`` adds who runs in it. ``params`` is canonical JSON text."""
+
+METHOD_COLUMNS = ("rank_reduction", "sync", "thread_level", "timer")
+
+COLUMNS = (
+    "run", "launch", *CASE_COLUMNS, "nodes", "effective", "evidence_status", "evidence_by",
+    "rank_reduction", "sync", "timer", "thread_level", "library", "library_version",
+    "time_s", "iterations", "blocks_s", "percentiles_s", "warnings", "oversubscribed", "emulated", "state", "source",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run file in memory.
+
+    Attributes:
+        path: where it was read from.
+        header: the ``run`` line.
+        launches: launch number → its ``launch`` line (with ``probe_after`` from ``launch_end`` if there was one).
+        cells: the ``cell`` lines, in order.
+        failed: the ``failed`` lines.
+        skipped: the ``skipped`` lines.
+        proofs: the ``proof`` lines.
+        remarks: what could not be read.
+    """
+
+    path: Path
+    header: Mapping[str, Any]
+    launches: Mapping[int, Mapping[str, Any]]
+    cells: Sequence[Mapping[str, Any]]
+    failed: Sequence[Mapping[str, Any]]
+    skipped: Sequence[Mapping[str, Any]]
+    proofs: Sequence[Mapping[str, Any]] = ()
+    remarks: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def name(self) -> str:
+        """The run's name: the file name without its extension."""
+        return self.path.name.removesuffix(".jsonl")
+
+
+def find(reference: str | None = None, folder: Path | None = None) -> Path:
+    """Return the path of a run given as a path, a name, ``last``, ``last~2`` or None (the newest).
+
+    Raises:
+        UsageError: no such run; the message lists the nearest.
+        UnansweredError: there is no run at all yet.
+    """
+    folder = folder or Path(os.environ.get("COLLBENCH_RESULTS", str(RESULTS_DIR)))
+    text = reference or "last"
+    if text == "last" or text.startswith("last~"):
+        return _nth_newest(text, folder)
+    for candidate in (Path(text), folder / text, folder / f"{text}.jsonl"):
+        if candidate.is_file():
+            return candidate
+    known = ", ".join(p.stem for p in _newest_first(folder)[:5]) or f"none in {folder}/"
+    raise UsageError(f"no run {text!r}: give a path, or one of the newest: {known}")
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jsonl"), key=lambda p: (p.stat().st_mtime_ns, p.name), reverse=True)
+
+
+def _nth_newest(text: str, folder: Path) -> Path:
+    back = text.removeprefix("last").removeprefix("~") or "0"
+    if not back.isdigit():
+        raise UsageError(f"{text!r} is not a run: write last or last~1")
+    runs = _newest_first(folder)
+    if not runs:
+        raise UnansweredError(f"there is no run in {folder}/ yet: measure with 'collbench run'")
+    if int(back) >= len(runs):
+        raise UsageError(f"{text!r} goes back further than the {len(runs)} run(s) in {folder}/")
+    return runs[int(back)]
+
+
+def read(path: Path) -> Run:
+    """Read one run file.
+
+    Raises:
+        UsageError: not a run file, unreadable, or of a newer schema.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    lines, remarks = parse_lines(data, path)
+    launches: dict[int, dict[str, Any]] = {}
+    kinds: dict[str, list[dict[str, Any]]] = {"cell": [], "failed": [], "skipped": [], "proof": []}
+    for line in lines:
+        kind = line["kind"]
+        if kind == "launch":
+            launches[int(line["launch"])] = line
+        elif kind == "launch_end":
+            launches.setdefault(int(line["launch"]), {})["probe_after"] = line.get("probe")
+        elif kind in kinds:
+            kinds[kind].append(line)
+    return Run(
+        path,
+        lines[0],
+        launches,
+        kinds["cell"],
+        kinds["failed"],
+        kinds["skipped"],
+        kinds["proof"],
+        tuple(remarks),
+    )
+
+
+def frame(runs: Run | Iterable[Run]) -> pd.DataFrame:
+    """Return one row per ``cell`` line with the columns ``COLUMNS``; failed and skipped cells are not in it.
+
+    Missing facts are None. ``params`` is JSON text with sorted keys, so that rows can be grouped.
+    """
+    rows = [_row(run, cell) for run in ([runs] if isinstance(runs, Run) else runs) for cell in run.cells]
+    return pd.DataFrame.from_records(rows, columns=list(COLUMNS))
+
+
+def _row(run: Run, cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    case, launch = cell["case"], run.launches.get(cell["launch"], {})
+    library = launch.get("library") or {}
+    evidence = cell.get("evidence") or {}
+    probe = launch.get("probe") or {}
+    params = case.get("params")
+    return (
+        run.name, cell["launch"],
+        case["collective"], case["ranks"], case.get("ranks_per_node"), case["nbytes"],
+        case.get("dtype") or "float32", case.get("op"), bool(case.get("in_place")), case.get("memory") or "host",
+        case.get("groups", 1), case["provider"], case["algorithm"], case.get("component"),
+        json.dumps(params, sort_keys=True) if params else "{}",
+        launch.get("nodes"), cell.get("effective"), evidence.get("status", "unknown"), evidence.get("by"),
+        cell.get("rank_reduction"), cell.get("sync"), cell.get("timer"), launch.get("thread_level"),
+        library.get("name"), library.get("version"), cell["time_s"], cell.get("iterations"),
+        cell.get("blocks_s") or [], cell.get("percentiles_s") or {}, cell.get("warnings") or [],
+        bool(launch.get("oversubscribed", False)), bool(launch.get("emulated", False)),
+        probe.get("state"), run.header.get("source", "collbench"),
+    )  # fmt: skip

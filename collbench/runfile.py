@@ -1,0 +1,103 @@
+"""Writing a run file: append-only JSON lines, each on disk when its cell ends. Imports nothing heavy.
+
+Schema history:
+    1: kinds run, launch, cell, failed, skipped; proof (what an untimed proof found) and launch_end (probe after).
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from collbench.errors import UnansweredError, UsageError
+
+SCHEMA = 1
+
+
+class RunWriter:
+    """Append lines to one run file. Each line is a single write to an O_APPEND descriptor.
+
+    Args:
+        path: the run file.
+        create: make a new file and refuse an existing one; otherwise append to what is there.
+
+    Raises:
+        UsageError: the file exists (create), or the folder cannot be written.
+    """
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self.path = path
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (os.O_EXCL if create else 0)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, flags, 0o644)
+        except FileExistsError:
+            raise UsageError(
+                f"{path} exists and is never overwritten: choose another -o, or continue it with --resume"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from None
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Append one line; raises UnansweredError when the disk is full (what is written stays whole)."""
+        data = (json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n").encode()
+        start = os.fstat(self._fd).st_size
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+        except OSError as error:
+            # A half-written line would look like a torn cell: take it back, keep all before it.
+            os.ftruncate(self._fd, start)
+            raise UnansweredError(
+                f"cannot go on writing {self.path}: {error.strerror}; all finished cells are kept, "
+                "free some space and continue with --resume"
+            ) from None
+
+    def close(self) -> None:
+        """Flush to disk and close."""
+        if self._fd >= 0:
+            os.fsync(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> "RunWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def parse_lines(data: bytes, path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the whole lines of a run file and remarks on what could not be read.
+
+    A torn last line (the writer was killed) is left out with a remark; a bad line elsewhere too.
+
+    Raises:
+        UsageError: not a run file, or one of a newer schema.
+    """
+    lines: list[dict[str, Any]] = []
+    remarks: list[str] = []
+    rows = data.split(b"\n")
+    for number, raw in enumerate(rows, start=1):
+        if not raw.strip():
+            continue
+        try:
+            line = json.loads(raw)
+        except ValueError:
+            last = number == len(rows)
+            remarks.append(f"{path}: line {number} is {'cut off' if last else 'not JSON'} and was left out")
+            continue
+        if isinstance(line, dict) and isinstance(line.get("kind"), str):
+            lines.append(line)
+        else:
+            remarks.append(f"{path}: line {number} is not a run-file line and was left out")
+    if not lines or lines[0]["kind"] != "run":
+        raise UsageError(f"{path} is not a collbench run file: its first line must be of kind 'run'")
+    schema = lines[0].get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise UsageError(
+            f"{path} has schema {schema!r}, this collbench reads up to {SCHEMA}: install a newer collbench"
+        )
+    return lines, remarks

@@ -1,0 +1,1 @@
+"""Writers of selection tables, one file a library format."""
