@@ -210,13 +210,14 @@ class Rule:
         algorithm: provider's word; ``default`` = leave the library alone.
         component: serving component; None = not applicable.
         params: sorted (name, value) pairs.
-        basis: measured, interpolated or predicted.
+        basis: measured, interpolated, predicted, or unmeasured (the default, where nothing was measured).
         gain: t(default)/t(algorithm) − 1 as geometric mean over the measured sizes inside; None if no default.
         gain_low: lower end of its 95 % interval; None where there is none.
         gain_high: upper end.
         sizes: measured sizes inside the interval.
         launches: fewest launches behind any of them.
         note: a short remark, empty if none.
+        ranks_max: last rank count of a rule that covers several (interpolated); None = ``ranks`` alone.
     """
 
     collective: str
@@ -235,6 +236,7 @@ class Rule:
     sizes: int = 0
     launches: int = 0
     note: str = ""
+    ranks_max: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the stable JSON form (README, "JSON that programs may rely on")."""
@@ -243,7 +245,7 @@ class Rule:
             "min_bytes": self.min_bytes, "max_bytes": self.max_bytes, "provider": self.provider,
             "algorithm": self.algorithm, "component": self.component, "params": dict(self.params),
             "basis": self.basis, "gain": self.gain, "gain_low": self.gain_low, "gain_high": self.gain_high,
-            "sizes": self.sizes, "launches": self.launches, "note": self.note,
+            "sizes": self.sizes, "launches": self.launches, "note": self.note, "ranks_max": self.ranks_max,
         }  # fmt: skip
 
 
