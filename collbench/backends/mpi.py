@@ -1,0 +1,271 @@
+"""Measuring one cell over MPI: all its cases interleaved in blocks, validated and proven outside the timing."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from collbench.errors import CollbenchError
+from collbench.mpi import calls, check, proof, switch, timed
+from collbench.mpi.library import Library
+from collbench.plan import proof_key
+from collbench.portable import run as portable
+from collbench.profile import Sampling
+from collbench.records import Case, Evidence, Measurement
+from collbench.samplers import Race, Series, block_length, doubts, percentiles
+
+Line = Mapping[str, Any]
+
+
+@dataclass
+class Session:
+    """What one launch works with; the same on every rank.
+
+    Attributes:
+        MPI: the module mpi4py.MPI.
+        control: communicator for collbench's own agreement, never timed.
+        library: the live library.
+        switch: forces algorithms.
+        sampling: how cells are sampled.
+        launch: launch number, for the lines.
+        node_of: node index of each rank (real or virtual).
+        evidence: proof key → evidence found by the proof launch.
+        emit: appends a line to the run file; does nothing on other ranks than 0.
+        beat: tells the driver what is in flight: (case or None, timeout in seconds).
+        sync: barrier or window.
+        step_s: step of the clock; None = unknown.
+        timeout_s: least time before a silent case counts as hung.
+        warnings: doubts that hold for every row of this launch.
+    """
+
+    MPI: Any
+    control: Any
+    library: Library
+    switch: switch.Switch
+    sampling: Sampling
+    launch: int
+    node_of: Sequence[int]
+    emit: Callable[[Line], None]
+    beat: Callable[[Case | None, float], None]
+    sync: str = "barrier"
+    step_s: float | None = None
+    timeout_s: float = 60.0
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    warnings: tuple[Line, ...] = ()
+
+    @property
+    def first(self) -> bool:
+        """Say whether this is rank 0, the only one that reads the plan and writes the run file."""
+        return bool(self.control.Get_rank() == 0)
+
+
+@dataclass
+class Ready:
+    """A case that passed its checks and can be timed."""
+
+    case: Case
+    call: calls.Call
+    evidence: Evidence
+
+
+def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> None:
+    """Measure the cases of one cell within about ``share_s`` seconds and emit one line for each.
+
+    A case that cannot be forced, returns an MPI error or a wrong result ends as a ``failed`` line.
+    """
+    started = time.monotonic()
+    ready = [r for r in (_prepare(session, case) for case in cases) if r is not None]
+    if not ready:
+        return
+    race = _race(session.sampling, ready)
+    lengths = _estimate(session, ready, race)
+    while True:
+        order = _agree(session, race.order() if session.first else [], len(ready))
+        if not order:
+            break
+        _round(session, ready, race, order, lengths)
+        late = time.monotonic() - started > share_s
+        if session.first and race.end_round(out_of_time=late):
+            for series in race.series:
+                series.alive = False
+    if session.first:
+        for entry, series in zip(ready, race.series, strict=True):
+            if series.blocks:
+                session.emit(_row(session, entry, series, race))
+
+
+def _prepare(session: Session, case: Case) -> Ready | None:
+    """Force, validate and prove one case; None (and a failed line) when it cannot be measured."""
+    session.beat(case, session.timeout_s)
+    try:
+        call = _call(session, case)
+        wrong = check.validate(session.MPI, session.control, call, case)
+        if wrong is not None:
+            return _fail(session, case, "wrong_result", wrong)
+        evidence = _evidence(session, case)
+        timed.block(call, session.sampling.warmup, sync="barrier")
+    except timed.MpiCallError as error:
+        return _fail(session, case, "mpi_error", str(error))
+    except switch.SwitchError as error:
+        return _fail(session, case, "cannot_be_forced", str(error))
+    except CollbenchError as error:
+        return _fail(session, case, "not_possible", str(error))
+    return Ready(case, call, evidence)
+
+
+def _call(session: Session, case: Case) -> calls.Call:
+    comm = session.switch.select(case)
+    if case.provider != "portable":
+        return calls.prepare(session.MPI, comm, case)
+    prepared = portable.prepare(session.MPI, comm, case, node_of=session.node_of)
+    return calls.Call.from_pointer(prepared.function_address, prepared.state_address, prepared)
+
+
+def _fail(session: Session, case: Case, reason: str, detail: str) -> None:
+    session.emit(
+        {
+            "kind": "failed",
+            "launch": session.launch,
+            "case": case.to_json(),
+            "reason": reason,
+            "detail": detail,
+        }
+    )
+
+
+def _evidence(session: Session, case: Case) -> Evidence:
+    """Return what is known of the algorithm that runs; proven once a size class, outside the timing."""
+    if case.provider == "portable":
+        return Evidence("proven", by="own_code", effective=case.algorithm)
+    key = proof_key(case)
+    if key not in session.evidence:
+        comm = session.switch.select(case)
+        session.evidence[key] = proof.prove(session.MPI, comm, case, session.library, monitoring=False)
+        session.switch.select(case)
+    return session.evidence[key]
+
+
+def prove_case(session: Session, case: Case, *, monitoring: bool) -> None:
+    """Prove one case in a proof launch and emit a ``proof`` line (failures become evidence "unknown")."""
+    session.beat(case, session.timeout_s)
+    try:
+        comm = session.switch.select(case)
+        found = proof.prove(session.MPI, comm, case, session.library, monitoring=monitoring)
+    except CollbenchError as error:
+        found = Evidence("unknown", detail=str(error))
+    session.emit(
+        {
+            "kind": "proof",
+            "launch": session.launch,
+            "case": case.to_json(),
+            "key": proof_key(case),
+            "effective": found.effective,
+            "evidence": found.to_json(),
+        }
+    )
+
+
+def _race(sampling: Sampling, ready: Sequence[Ready]) -> Race:
+    fixed = sampling.mode == "fixed"
+    return Race(
+        len(ready),
+        min_rounds=sampling.min_rounds,
+        max_rounds=sampling.max_rounds,
+        precision=sampling.precision,
+        protected=frozenset(i for i, r in enumerate(ready) if r.case.algorithm == "default"),
+        race=not fixed,
+    )
+
+
+def _estimate(session: Session, ready: Sequence[Ready], race: Race) -> list[int]:
+    """Return the block length of each case from a few timed calls; the same on every rank."""
+    longest = np.zeros(len(ready))
+    for index, entry in enumerate(ready):
+        session.beat(entry.case, session.timeout_s)
+        session.switch.select(entry.case)
+        start, end = timed.block(entry.call, 3, sync="barrier")
+        longest[index] = float(np.median(end - start)) * 1e-9
+    agreed = np.zeros_like(longest)
+    session.control.Allreduce(longest, agreed, op=session.MPI.MAX)
+    sampling = session.sampling
+    lengths = [block_length(float(t), sampling.block_s) for t in agreed]
+    if sampling.mode == "fixed" and sampling.iterations:
+        lengths = [min(sampling.iterations, max(n, math.ceil(sampling.iterations / 20))) for n in lengths]
+    for series, n in zip(race.series, lengths, strict=True):
+        series.block_iterations = n
+    return lengths
+
+
+def _agree(session: Session, order: list[int], count: int) -> list[int]:
+    """Give every rank the order that rank 0 decided (empty = the cell is finished)."""
+    message = np.full(count + 1, -1, dtype=np.int64)
+    if session.first:
+        message[0] = len(order)
+        message[1 : 1 + len(order)] = order
+    session.control.Bcast(message, root=0)
+    return [int(i) for i in message[1 : 1 + message[0]]]
+
+
+def _round(
+    session: Session, ready: Sequence[Ready], race: Race, order: Sequence[int], lengths: Sequence[int]
+) -> None:
+    """Time one block of each case, reduce over ranks (max) and hand the times to the race on rank 0."""
+    total = sum(lengths[i] for i in order)
+    # One reduction serves the round: durations, then ends, then negated starts (for the global span).
+    own = np.zeros((3, total))
+    errors = np.zeros(len(ready), dtype=np.int64)
+    details = {}
+    at = 0
+    for index in order:
+        entry, n = ready[index], lengths[index]
+        session.beat(entry.case, session.timeout_s)
+        session.switch.select(entry.case)
+        try:
+            start, end = timed.block(entry.call, n, sync=session.sync)
+            own[0, at : at + n] = end - start
+            own[1, at : at + n] = end
+            own[2, at : at + n] = -start
+        except timed.MpiCallError as error:
+            errors[index] = 1
+            details[index] = str(error)
+        at += n
+    most = np.zeros_like(own)
+    session.control.Reduce(own, most, op=session.MPI.MAX, root=0)
+    failed = np.zeros_like(errors)
+    session.control.Allreduce(errors, failed, op=session.MPI.MAX)
+    if not session.first:
+        return
+    at = 0
+    for index in order:
+        n = lengths[index]
+        if failed[index]:
+            race.retire(index)
+            race.series[index].blocks.clear()
+            _fail(session, ready[index].case, "mpi_error", details.get(index, "an MPI error on another rank"))
+        else:
+            race.series[index].add(most[0, at : at + n] * 1e-9)
+        at += n
+
+
+def _row(session: Session, entry: Ready, series: Series, race: Race) -> Line:
+    times = np.concatenate(series.times)
+    extra: dict[str, Any] = {"stopped_by": race.stopped_by, "rounds": len(series.blocks)}
+    overhead = timed.overhead_s(session.MPI) if timed.timer_name() != "c" else None
+    if overhead is not None:
+        extra["overhead_s"] = overhead
+    return Measurement(
+        case=entry.case,
+        launch=session.launch,
+        time_s=float(np.median(times)),
+        blocks_s=tuple(round(b, 12) for b in series.blocks),
+        percentiles_s={k: round(v, 12) for k, v in percentiles(times).items()},
+        iterations=len(times),
+        sync=session.sync,
+        timer=timed.timer_name(),
+        evidence=entry.evidence,
+        warnings=(*session.warnings, *doubts(series, session.step_s)),
+        extra=extra,
+    ).to_json()

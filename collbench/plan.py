@@ -1,0 +1,370 @@
+"""The plan: which launches, with which settings, run which cases in which order."""
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collbench import algorithms, forcing
+from collbench.algorithms import Algorithm, Version
+from collbench.collectives import COLLECTIVES, collective, round_nbytes
+from collbench.errors import UsageError, unknown_name
+from collbench.profile import Profile, Sampling, Sweep
+from collbench.records import ITEMSIZE, Case, Cell, Params
+
+WORDS = ("default", "library", "portable", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line says about a run; None = as the profile has it.
+
+    Attributes:
+        collectives: only these.
+        ranks: these rank counts.
+        sizes: these total bytes.
+        algorithms: these names or words.
+        iterations: fixed number of calls per case.
+        budget_s: time for the whole run.
+        launches: process starts per rank count.
+        seed: of every shuffle.
+        label: free text kept in the run line.
+        launcher: template of a launcher, ``flux run -n {ranks}``.
+        launcher_args: further words for the launcher.
+        hosts: host names.
+        ranks_per_node: ranks on each host.
+        mpi: an mpiexec, a prefix or a virtual environment.
+        thread_level: single, funneled, serialized or multiple.
+        sync: barrier or window.
+        virtual_nodes: treat the ranks as this many nodes.
+        prove: prove the effective algorithm in an untimed launch.
+        redact: replace host names, users and paths in the run file.
+        timeout_s: least time before a silent case counts as hung.
+    """
+
+    collectives: tuple[str, ...] | None = None
+    ranks: tuple[int, ...] | None = None
+    sizes: tuple[int, ...] | None = None
+    algorithms: tuple[str, ...] | None = None
+    iterations: int | None = None
+    budget_s: float | None = None
+    launches: int | None = None
+    seed: int = 0
+    label: str | None = None
+    launcher: str | None = None
+    launcher_args: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    ranks_per_node: int | None = None
+    mpi: str | None = None
+    thread_level: str = "single"
+    sync: str = "barrier"
+    virtual_nodes: int | None = None
+    prove: bool = True
+    redact: bool = False
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The cases of one cell, measured interleaved."""
+
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One process start.
+
+    Attributes:
+        ranks: world size.
+        repetition: which of the run's launches, from 0.
+        purpose: "measure", or "proof" (untimed: which algorithm runs?).
+        settings: environment variables planned for every rank, forwarded and echoed back.
+        groups: cells in the order to measure.
+        variant: name of an environment under comparison; None in a plain run.
+    """
+
+    ranks: int
+    repetition: int
+    purpose: str
+    settings: Mapping[str, str]
+    groups: tuple[Group, ...]
+    variant: str | None = None
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """All cases in order."""
+        return tuple(case for group in self.groups for case in group.cases)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Launches in order, and what cannot run with the reason."""
+
+    launches: tuple[Launch, ...]
+    skipped: tuple[tuple[Case, str], ...] = ()
+    sampling: Sampling = field(default_factory=Sampling)
+
+
+def with_options(profile: Profile, options: RunOptions) -> Profile:
+    """Return the profile as the command line changes it.
+
+    Raises:
+        UsageError: an option leaves nothing to measure.
+    """
+    sweeps = []
+    for sweep in profile.sweeps:
+        names = sweep.collectives
+        if options.collectives is not None:
+            names = tuple(n for n in names if n in options.collectives)
+        sweeps.append(
+            replace(
+                sweep,
+                collectives=names,
+                ranks=options.ranks or sweep.ranks,
+                sizes=options.sizes or sweep.sizes,
+                algorithms=options.algorithms or sweep.algorithms,
+            )
+        )
+    sweeps = [s for s in sweeps if s.collectives]
+    missing = [n for n in options.collectives or () if not any(n in s.collectives for s in sweeps)]
+    if missing:
+        # Asked for by name but absent from the profile: measure it as the profile measures the first one.
+        sweeps.append(replace(profile.sweeps[0], collectives=tuple(missing), ranks=options.ranks or profile.sweeps[0].ranks,
+                              sizes=options.sizes or profile.sweeps[0].sizes,
+                              algorithms=options.algorithms or profile.sweeps[0].algorithms))  # fmt: skip
+    sampling = profile.sampling
+    if options.iterations is not None:
+        sampling = replace(sampling, mode="fixed", iterations=options.iterations)
+    return replace(
+        profile,
+        sweeps=tuple(sweeps),
+        sampling=sampling,
+        launches=options.launches or profile.launches,
+        budget_s=options.budget_s if options.budget_s is not None else profile.budget_s,
+        ranks_per_node=options.ranks_per_node or profile.ranks_per_node,
+    )
+
+
+def check_algorithm_words(profile: Profile, provider: str, version: Version | None) -> None:
+    """Refuse names that no collective of the profile has.
+
+    Raises:
+        UsageError: with the nearest valid names.
+    """
+    known = set(WORDS)
+    for sweep in profile.sweeps:
+        for name in sweep.collectives:
+            known.update(row.name for row in algorithms.algorithms(provider, name, version))
+            known.update(f"portable:{row.name}" for row in algorithms.algorithms("portable", name))
+    for sweep in profile.sweeps:
+        for word in sweep.algorithms:
+            bare, _ = split_params(word)
+            if canonical(bare) not in known:
+                raise unknown_name("algorithm", word, known)
+
+
+def canonical(word: str) -> str:
+    """Return the name behind an accepted alias (``portable:tree`` is ``portable:binomial``)."""
+    return {"portable:tree": "portable:binomial"}.get(word, word)
+
+
+def split_params(word: str) -> tuple[str, Params]:
+    """Return name and parameters of ``pipeline[segment_bytes=16384]``.
+
+    Raises:
+        UsageError: the brackets are not well formed.
+    """
+    name, bracket, rest = word.partition("[")
+    if not bracket:
+        return word, ()
+    if not rest.endswith("]"):
+        raise UsageError(f"{word!r}: write parameters as NAME[key=value,key=value]")
+    params: dict[str, int | str] = {}
+    for item in rest[:-1].split(","):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise UsageError(f"{word!r}: write parameters as NAME[key=value,key=value]")
+        params[key.strip()] = int(value) if value.strip().isdigit() else value.strip()
+    return name, tuple(sorted(params.items()))
+
+
+def make_plan(
+    profile: Profile,
+    options: RunOptions,
+    *,
+    library: str,
+    version: Version | None,
+    ranks_per_node: int | None = None,
+    portable_reason: str | None = None,
+) -> Plan:
+    """Return the plan of a run over MPI.
+
+    Args:
+        profile: with the options already applied.
+        options: seed, thread level, proof.
+        library: provider of the live library.
+        version: its version; None = unknown.
+        ranks_per_node: ranks that one node takes; None = all on one node.
+        portable_reason: why portable algorithms cannot run here; None = they can.
+
+    Raises:
+        UsageError: nothing is left to measure.
+    """
+    check_algorithm_words(profile, library, version)
+    shuffle = random.Random(options.seed)  # noqa: S311 - an order, not a secret
+    cells: dict[Cell, dict[tuple[str, str, Params], Case]] = {}
+    skipped: dict[Case, str] = {}
+    for sweep in profile.sweeps:
+        for cell in _cells(sweep, ranks_per_node):
+            found = cells.setdefault(cell, {})
+            for case, reason in _cases(cell, sweep, library, version, portable_reason):
+                if reason:
+                    skipped[case] = reason
+                else:
+                    found[(case.provider, case.algorithm, case.params)] = case
+    groups = [tuple(cases.values()) for cases in cells.values() if cases]
+    if not groups:
+        raise UsageError("nothing is left to measure: widen --collectives, --ranks, --sizes or --algorithms")
+    launches: list[Launch] = []
+    for repetition in range(profile.launches):
+        for ranks in sorted({g[0].cell.ranks for g in groups}):
+            here = [g for g in groups if g[0].cell.ranks == ranks]
+            if options.prove and repetition == 0:
+                launches.extend(_proof_launches(here, ranks, library, version, options))
+            launches.extend(_measuring_launches(here, ranks, repetition, library, version, options, shuffle))
+    return Plan(tuple(launches), tuple(skipped.items()), profile.sampling)
+
+
+def _cells(sweep: Sweep, ranks_per_node: int | None) -> Iterable[Cell]:
+    for name in sweep.collectives:
+        row = collective(name)
+        for ranks in sweep.ranks:
+            per_node = min(ranks, ranks_per_node) if ranks_per_node else ranks
+            for dtype in sweep.dtypes:
+                for op in sweep.ops if row.reduces else (None,):
+                    for in_place in sweep.in_place:
+                        sizes = {round_nbytes(name, s, ranks, ITEMSIZE[dtype]) for s in sweep.sizes}
+                        for nbytes in sorted(sizes):
+                            if nbytes or not row.sized:
+                                yield Cell(name, ranks, per_node, nbytes, dtype, op, in_place and _may_be_in_place(name), sweep.memory)  # fmt: skip
+
+
+def _may_be_in_place(name: str) -> bool:
+    return name not in ("bcast", "barrier", "sendrecv")
+
+
+def _cases(
+    cell: Cell, sweep: Sweep, library: str, version: Version | None, portable_reason: str | None
+) -> Iterable[tuple[Case, str | None]]:
+    yield Case(cell, library, "default"), None
+    if COLLECTIVES[cell.collective].name == "sendrecv" and cell.ranks < 2:
+        return
+    for word in sweep.algorithms:
+        bare, params = split_params(word)
+        for row in _rows(canonical(bare), cell.collective, library, version):
+            chosen = params or row.params
+            case = Case(cell, row.provider, row.name, row.component, chosen)
+            reason = row.impossible(cell)
+            if row.provider == "portable" and portable_reason:
+                reason = portable_reason
+            yield case, reason
+
+
+def _rows(word: str, name: str, library: str, version: Version | None) -> list[Algorithm]:
+    own = algorithms.algorithms(library, name, version)
+    portable = algorithms.algorithms("portable", name) if word in ("portable", "all") or ":" in word else []
+    if word == "default":
+        return []
+    if word == "library":
+        return own
+    if word == "portable":
+        return portable
+    if word == "all":
+        return [*own, *portable]
+    if word.startswith("portable:"):
+        return [row for row in portable if row.name == word.removeprefix("portable:")]
+    return [row for row in own if row.name == word]
+
+
+def _measuring_launches(
+    groups: list[tuple[Case, ...]],
+    ranks: int,
+    repetition: int,
+    library: str,
+    version: Version | None,
+    options: RunOptions,
+    shuffle: random.Random,
+) -> list[Launch]:
+    """Split the cases by the environment they need; cells and cases of each launch in shuffled order."""
+    by_settings: dict[tuple[tuple[str, str], ...], list[list[Case]]] = {}
+    for group in groups:
+        split: dict[tuple[tuple[str, str], ...], list[Case]] = {}
+        for case in group:
+            split.setdefault(forcing.settings(case, library, version), []).append(case)
+        for settings, cases in split.items():
+            by_settings.setdefault(settings, []).append(cases)
+    launches = []
+    for settings, lists in forcing.merge(by_settings).items():
+        ordered = [list(cases) for cases in lists]
+        shuffle.shuffle(ordered)
+        for cases in ordered:
+            shuffle.shuffle(cases)
+        common = forcing.common_settings(library, version, options.virtual_nodes)
+        launches.append(
+            Launch(
+                ranks,
+                repetition,
+                "measure",
+                {**common, **dict(settings)},
+                tuple(Group(tuple(c)) for c in ordered),
+            )
+        )
+    return launches
+
+
+def size_class(cell: Cell) -> str:
+    """Return the class of sizes that one proof stands for: fewer elements than ranks, small, middle or large."""
+    elements = cell.nbytes // ITEMSIZE[cell.dtype]
+    if elements < cell.ranks:
+        return "tiny"
+    if cell.nbytes <= 4096:
+        return "small"
+    return "middle" if cell.nbytes <= 256 * 1024 else "large"
+
+
+def proof_key(case: Case) -> str:
+    """Return the key under which a proof of ``case`` is found: the default is proven at every size."""
+    where = str(case.cell.nbytes) if case.algorithm == "default" else size_class(case.cell)
+    place = "in_place" if case.cell.in_place else "out"
+    return "|".join(
+        (case.cell.collective, str(case.cell.ranks), case.provider, case.label, where, case.cell.dtype, place)
+    )
+
+
+def _proof_launches(
+    groups: list[tuple[Case, ...]], ranks: int, library: str, version: Version | None, options: RunOptions
+) -> list[Launch]:
+    settings = forcing.proof_settings(library, version)
+    if settings is None:
+        return []
+    representatives: dict[str, Case] = {}
+    for group in groups:
+        for case in group:
+            if case.provider != "portable":
+                representatives.setdefault(proof_key(case), case)
+    common = forcing.common_settings(library, version, options.virtual_nodes)
+    cases = tuple(Group((case,)) for case in representatives.values())
+    return [Launch(ranks, 0, "proof", {**common, **settings}, cases)] if cases else []
+
+
+def to_json(launch: Launch) -> dict[str, Any]:
+    """Return the part of a worker's plan that this module decides."""
+    return {
+        "ranks": launch.ranks,
+        "repetition": launch.repetition,
+        "purpose": launch.purpose,
+        "settings": dict(launch.settings),
+        "variant": launch.variant,
+        "groups": [[case.to_json() for case in group.cases] for group in launch.groups],
+    }

@@ -1,0 +1,91 @@
+"""Going on with a run file: what was asked for, and what is already there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from collbench.errors import UsageError
+from collbench.plan import RunOptions
+from collbench.profile import Profile, Sampling, Sweep
+from collbench.records import Case
+from collbench.runfile import RunWriter, parse_lines
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to do, or to go on with.
+
+    Attributes:
+        profile: with the command line's options applied.
+        options: the command line.
+        output: the run file to append to; None = a new one.
+        first_launch: number of the next launch.
+        done: (repetition, variant, case without its ranks per node) already in the file.
+        evidence: proof key → evidence already found.
+    """
+
+    profile: Profile
+    options: RunOptions
+    output: Path | None = None
+    first_launch: int = 0
+    done: frozenset[tuple[int, str | None, Case]] = frozenset()
+    evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def load(path: Path, budget_s: float | None = None) -> Job:
+    """Return the job that ``path`` holds, with all its finished cells counted as done.
+
+    Launches are never mixed: what is measured from now on gets new launch numbers.
+
+    Raises:
+        UsageError: not a run file of ``collbench run``.
+    """
+    lines, _ = parse_lines(path.read_bytes(), path)
+    request = lines[0].get("request")
+    if not request:
+        raise UsageError(
+            f"{path} does not say how it was made (imported?): only runs of 'collbench run' can go on"
+        )
+    _repair(path)
+    repetition: dict[int, tuple[int, str | None]] = {}
+    done = set()
+    evidence: dict[str, Mapping[str, Any]] = {}
+    for line in lines:
+        if line["kind"] == "launch":
+            repetition[line["launch"]] = (line.get("repetition", 0), line.get("variant"))
+        elif line["kind"] in ("cell", "failed") and line["launch"] in repetition:
+            case = Case.from_json(line["case"])
+            done.add(
+                (*repetition[line["launch"]], replace(case, cell=replace(case.cell, ranks_per_node=None)))
+            )
+        elif line["kind"] == "proof":
+            evidence[line["key"]] = {**line["evidence"], "effective": line["effective"]}
+    options = _options(request["options"])
+    profile = _profile(request["profile"])
+    if budget_s is not None:
+        profile = replace(profile, budget_s=budget_s)
+    return Job(profile, options, path, max(repetition, default=-1) + 1, frozenset(done), evidence)
+
+
+def _repair(path: Path) -> None:
+    """End a torn last line, so that what is appended starts on a line of its own."""
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        with path.open("ab") as file:
+            file.write(b"\n")
+    RunWriter(path).close()
+
+
+def _options(flat: Mapping[str, Any]) -> RunOptions:
+    known = RunOptions.__dataclass_fields__
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in flat.items() if k in known}
+    return RunOptions(**values)
+
+
+def _profile(flat: Mapping[str, Any]) -> Profile:
+    sweeps = tuple(
+        Sweep(**{k: tuple(v) if isinstance(v, list) else v for k, v in sweep.items()})
+        for sweep in flat["sweeps"]
+    )
+    return Profile(**{**flat, "sweeps": sweeps, "sampling": Sampling(**flat["sampling"])})

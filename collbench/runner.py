@@ -1,0 +1,375 @@
+"""Around the launches: start, watch, end what hangs, go on with what is left. Never loses a finished cell."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from collbench import launchers, worker_status
+from collbench.errors import InterruptedRunError, UnansweredError
+from collbench.installation import Installation
+from collbench.plan import Group, Launch, Plan, RunOptions, proof_key, to_json
+from collbench.processes import MARKER, Job, new_marker
+from collbench.records import Case
+from collbench.runfile import RunWriter
+
+POLL_S = 0.05
+STARTUP_S = 2.0
+"""First guess of a start; each launch replaces it by what was seen."""
+START_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 30.0
+
+Line = Mapping[str, Any]
+
+
+class Observer(Protocol):
+    """Who wants to see the run: the progress display, or plain lines."""
+
+    def launch(self, launch: Launch, number: int, total: int) -> None:
+        """A launch starts (``number`` from 1)."""
+
+    def line(self, line: Line) -> None:
+        """A line was appended to the run file."""
+
+    def tick(self, case: Line | None, left_s: float | None) -> None:
+        """Called often: what is in flight and the estimated seconds left (None = unknown)."""
+
+
+@dataclass
+class Outcome:
+    """What a run came to: how many lines of each kind, and the failed ones."""
+
+    cells: int = 0
+    skipped: int = 0
+    launches: int = 0
+    failed: list[Line] = field(default_factory=list)
+
+
+class Runner:
+    """Executes a plan, launch by launch.
+
+    Args:
+        plan: what to do.
+        options: how.
+        installation: whose mpiexec and Python.
+        output: the run file; must exist with its ``run`` line.
+        observer: sees every line and a frequent tick.
+        budget_s: time for all of it, start-up included; None = no limit.
+        first_launch: number of the next launch (after those of a resumed file).
+        done: (repetition, variant, case) that the file already holds.
+        probe: measures the machine's state between launches.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: RunOptions,
+        installation: Installation,
+        output: Path,
+        observer: Observer,
+        *,
+        budget_s: float | None = None,
+        first_launch: int = 0,
+        done: Iterable[tuple[int, str | None, Case]] = (),
+        evidence: Mapping[str, Line] | None = None,
+        probe: Callable[[], Mapping[str, Any]] | None = None,
+        installations: Mapping[str, Installation] | None = None,
+    ) -> None:
+        self._plan, self._options, self._installation = plan, options, installation
+        self._installations = installations or {}
+        self._output, self._observer = output, observer
+        self._budget_s = budget_s
+        self._number = first_launch
+        self._done = set(done)
+        self._evidence = dict(evidence or {})
+        self._probe = probe or dict
+        self._writer = RunWriter(output)
+        self._offset = output.stat().st_size
+        self._started = time.monotonic()
+        self._startup_s = STARTUP_S
+        self._signal: int | None = None
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Run all launches.
+
+        Raises:
+            InterruptedRunError: Ctrl-C, SIGTERM, SIGUSR1 or a lost terminal; what was measured is kept.
+            UnansweredError: the launches cannot work at all, or the disk is full.
+        """
+        handled = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+        previous = {s: signal.signal(s, self._on_signal) for s in handled}
+        self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
+        try:
+            total = len(self._plan.launches)
+            for index, launch in enumerate(self._plan.launches):
+                self._observer.launch(launch, index + 1, total)
+                self._complete(launch, index)
+        finally:
+            self._writer.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+        return self.outcome
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._signal = number
+
+    def _complete(self, launch: Launch, index: int) -> None:
+        """Start ``launch`` as often as it takes: a hang or a crash costs the case in flight only."""
+        idle = 0
+        while True:
+            left = self._remaining(launch)
+            if not left:
+                return
+            before = self.outcome.cells + len(self.outcome.failed)
+            reason = self._once(launch, left, index)
+            if reason is None or launch.purpose == "proof":
+                return
+            idle = idle + 1 if self.outcome.cells + len(self.outcome.failed) == before else 0
+            if idle >= 2:
+                self._give_up(launch, reason)
+                return
+
+    def _remaining(self, launch: Launch) -> tuple[Group, ...]:
+        if launch.purpose == "proof":
+            wanted = tuple(g for g in launch.groups if proof_key(g.cases[0]) not in self._evidence)
+            return wanted
+        groups = []
+        for group in launch.groups:
+            cases = tuple(
+                c for c in group.cases if (launch.repetition, launch.variant, _key(c)) not in self._done
+            )
+            if cases:
+                groups.append(Group(cases))
+        return tuple(groups)
+
+    def _give_up(self, launch: Launch, reason: str) -> None:
+        for group in self._remaining(launch):
+            for case in group.cases:
+                self._fail(launch, case.to_json(), "launch_failed", reason)
+        if not self.outcome.cells:
+            raise UnansweredError(f"the launch fails again and again, nothing was measured: {reason}")
+
+    def _fail(self, launch: Launch, case: Line, reason: str, detail: str) -> None:
+        self._writer.write(
+            {"kind": "failed", "launch": self._number - 1, "case": case, "reason": reason, "detail": detail}
+        )
+        self._read_lines(launch)
+
+    # One start -------------------------------------------------------------------------------------
+
+    def _once(self, launch: Launch, groups: tuple[Group, ...], index: int) -> str | None:
+        """Start once and watch until it ends; return None when it ended well, else what happened."""
+        probe = dict(self._probe()) if launch.purpose == "measure" else None
+        number, self._number = self._number, self._number + 1
+        self.outcome.launches += 1
+        status = self._folder / f"status{number}"
+        plan_file = self._folder / f"plan{number}.json"
+        plan_file.write_text(json.dumps(self._worker_plan(launch, groups, number, status, probe, index)))
+        command, env = self.command(launch, plan_file)
+        job = Job(command, env, self._folder / f"log{number}")
+        try:
+            problem = self._watch(job, launch, status)
+        finally:
+            job.end()
+        self._read_lines(launch)
+        after = dict(self._probe()) if launch.purpose == "measure" else None
+        self._writer.write(
+            {
+                "kind": "launch_end",
+                "launch": number,
+                "probe": after,
+                "status": problem[0] if problem else "ok",
+            }
+        )
+        self._read_lines(launch)
+        if problem is None:
+            return None
+        return self._judge(problem, job, launch, status)
+
+    def command(self, launch: Launch, plan_file: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return the exact command and environment that start ``launch``."""
+        installation = self._installations.get(launch.variant or "", self._installation)
+        return launch_command(launch, self._options, installation, plan_file)
+
+    def _worker_plan(
+        self,
+        launch: Launch,
+        groups: tuple[Group, ...],
+        number: int,
+        status: Path,
+        probe: Mapping[str, Any] | None,
+        index: int,
+    ) -> dict[str, Any]:
+        flat = to_json(launch)
+        flat["groups"] = [[c.to_json() for c in g.cases] for g in groups]
+        keys = {proof_key(c) for g in groups for c in g.cases}
+        return {
+            **flat,
+            "launch": number,
+            "output": str(self._output.resolve()),
+            "status": str(status),
+            "host": socket.gethostname(),
+            "driver_pid": os.getpid(),
+            "sync": self._options.sync,
+            "sampling": asdict(self._plan.sampling),
+            "timeout_s": self._options.timeout_s,
+            "virtual_nodes": self._options.virtual_nodes,
+            "redact": self._options.redact,
+            "probe": probe,
+            "step_s": probe["step_ns"] * 1e-9 if probe and probe.get("step_ns") else None,
+            "evidence": {k: v for k, v in self._evidence.items() if k in keys},
+            "budget_s": self._share(launch, groups, index),
+        }
+
+    def _share(self, launch: Launch, groups: tuple[Group, ...], index: int) -> float | None:
+        """Return the measuring time of this launch: what is left, less the starts to come, by weight of its cases."""
+        if self._budget_s is None or launch.purpose == "proof":
+            return None
+        later = self._plan.launches[index + 1 :]
+        left = self._budget_s - (time.monotonic() - self._started) - self._startup_s * (1 + len(later))
+        own = _weight(launch.ranks, sum(len(g.cases) for g in groups))
+        rest = sum(_weight(x.ranks, len(x.cases)) for x in later if x.purpose == "measure")
+        return max(0.2, left * own / (own + rest))
+
+    def _watch(self, job: Job, launch: Launch, status: Path) -> tuple[str, str] | None:
+        """Wait for the launch; return None when it ended well, else (kind, detail)."""
+        started = time.monotonic()
+        seen_start = False
+        while True:
+            self._read_lines(launch)
+            if self._signal is not None:
+                raise self._interrupted()
+            code = job.poll()
+            now = worker_status.read(status)
+            if now and not seen_start:
+                seen_start = True
+                self._startup_s = 0.5 * (self._startup_s + time.monotonic() - started)
+            if code is not None:
+                return None if code == 0 else ("crashed", f"exit status {code}")
+            self._observer.tick(now.case if now else None, self._left())
+            silent = time.time() - now.at if now else time.monotonic() - started
+            limit = (
+                now.timeout_s if now else max(START_TIMEOUT_S, self._options.timeout_s, 0.5 * launch.ranks)
+            )
+            if now and now.state == "done":
+                if silent > END_TIMEOUT_S:
+                    return None
+            elif silent > limit:
+                what = "timeout" if now else "start_timeout"
+                return what, f"no sign of life for {limit:.0f} s"
+            time.sleep(POLL_S)
+
+    def _interrupted(self) -> InterruptedRunError:
+        assert self._signal is not None
+        name = signal.Signals(self._signal).name
+        return InterruptedRunError(
+            f"interrupted by {name}: {self.outcome.cells} measured cells are kept in {self._output}; "
+            f"go on with 'collbench run --resume {self._output}'"
+        )
+
+    def _left(self) -> float | None:
+        if self._budget_s is None:
+            return None
+        return max(0.0, self._budget_s - (time.monotonic() - self._started))
+
+    def _read_lines(self, launch: Launch) -> None:
+        """Take in the whole lines that the worker has appended since the last look."""
+        with self._output.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data.rfind(b"\n") + 1
+        self._offset += whole
+        for raw in data[:whole].splitlines():
+            line = json.loads(raw)
+            self._take(line, launch)
+            self._observer.line(line)
+
+    def _take(self, line: Line, launch: Launch) -> None:
+        kind = line["kind"]
+        if kind == "proof":
+            self._evidence[line["key"]] = {**line["evidence"], "effective": line["effective"]}
+        elif kind in ("cell", "failed", "skipped"):
+            self._done.add((launch.repetition, launch.variant, _key(Case.from_json(line["case"]))))
+            if kind == "cell":
+                self.outcome.cells += 1
+            elif kind == "failed":
+                self.outcome.failed.append(line)
+            else:
+                self.outcome.skipped += 1
+
+    def _judge(self, problem: tuple[str, str], job: Job, launch: Launch, status: Path) -> str:
+        """Turn a bad end into a failed cell, or into an error when no launch can work."""
+        kind, detail = problem
+        said = job.tail()
+        worker_status.raise_for(said, launch, self._installation, self._output)
+        now = worker_status.read(status)
+        first_words = next((x.strip() for x in said.splitlines() if x.strip()), "")
+        reason = f"{detail}; it said: {first_words[:200]}" if first_words else detail
+        if now and now.case and launch.purpose == "measure":
+            self._fail(launch, now.case, kind, reason)
+        elif now and now.case:
+            self._evidence[proof_key(Case.from_json(now.case))] = {"status": "unknown", "effective": None, "by": None,
+                                                                    "detail": f"the proof ended: {reason}"}  # fmt: skip
+        return f"{kind}: {reason}"
+
+
+def launch_command(
+    launch: Launch, options: RunOptions, installation: Installation, plan_file: Path
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the command line and the whole environment that start one launch."""
+    program = (
+        str(installation.python), "-m", "collbench.worker", "--plan", str(plan_file),
+        "--ranks", str(launch.ranks), "--thread-level", options.thread_level,
+    )  # fmt: skip
+    # The installed package measures, never a clone that happens to be the working directory.
+    planned = {"PYTHONSAFEPATH": "1", **installation.env, **launch.settings, MARKER: new_marker()}
+    launcher = launchers.choose(
+        installation,
+        template=options.launcher,
+        extra_args=options.launcher_args,
+        hosts=options.hosts,
+        ranks_per_node=options.ranks_per_node,
+        environ=os.environ,
+    )
+    spec = launchers.LaunchSpec(launch.ranks, program, planned, options.hosts, options.ranks_per_node)
+    command = launcher.command(spec)
+    return command.argv, {**os.environ, **planned, **command.env}
+
+
+def run_line(
+    profile: Mapping[str, Any], options: RunOptions, tool: str, argv: Sequence[str]
+) -> dict[str, Any]:
+    """Return the first line of a run file; it holds all that ``--resume`` needs."""
+    return {
+        "kind": "run",
+        "schema": 1,
+        "tool": tool,
+        "profile": profile["name"],
+        "seed": options.seed,
+        "argv": list(argv),
+        "label": options.label,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "python": sys.version.split()[0],
+        "request": {"profile": profile, "options": asdict(options)},
+    }
+
+
+def _weight(ranks: int, cases: int) -> float:
+    cores = len(os.sched_getaffinity(0))
+    return cases * max(1.0, ranks / cores)
+
+
+def _key(case: Case) -> Case:
+    """Return the case without what only a launch knows (ranks per node), to find it again."""
+    return replace(case, cell=replace(case.cell, ranks_per_node=None))

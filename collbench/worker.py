@@ -1,0 +1,300 @@
+"""Inside a launch: ``python -m collbench.worker``, started on every rank by the runner.
+
+Imports mpi4py, numpy and a few modules of collbench; rank 0 alone reads the plan and writes the run file.
+"""
+
+import argparse
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collbench import environment
+from collbench.backends.mpi import Session, measure_group, prove_case
+from collbench.errors import CollbenchError, UnansweredError
+from collbench.mpi import library, start, switch
+from collbench.profile import Sampling
+from collbench.records import Case, Evidence, Topology
+from collbench.runfile import RunWriter
+
+EXIT_SINGLETON = 86
+EXIT_ENVIRONMENT = 87
+EXIT_NO_MPI = 88
+EXIT_WRITE = 89
+STATUS_BYTES = 4096
+
+
+class Status:
+    """A small file that tells the driver what is in flight; overwritten in place by rank 0.
+
+    Args:
+        path: the file; None on other ranks.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644) if path else -1
+
+    def write(self, **facts: Any) -> None:
+        """Replace the content; the driver takes the time of the write as a sign of life."""
+        if self._fd >= 0:
+            text = json.dumps({"at": time.time(), **facts}).encode()[:STATUS_BYTES]
+            os.pwrite(self._fd, text.ljust(STATUS_BYTES), 0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one launch of a plan and return its exit status."""
+    parser = argparse.ArgumentParser(prog="collbench.worker")
+    parser.add_argument("--plan", type=Path, required=True)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--thread-level", default="single")
+    options = parser.parse_args(argv)
+    try:
+        MPI = start.start(options.thread_level)  # noqa: N806 - the module's usual name
+    except (ImportError, CollbenchError) as error:
+        print(f"collbench.worker: MPI cannot be loaded: {error}", file=sys.stderr)
+        return EXIT_NO_MPI
+    return run(MPI, options.plan, options.ranks)
+
+
+def run(MPI: Any, plan_file: Path, ranks: int) -> int:  # noqa: N803 - the module's usual name
+    """Measure the plan with the ranks that are here."""
+    comm = MPI.COMM_WORLD
+    if comm.Get_size() != ranks:
+        print(
+            f"collbench.worker: {comm.Get_size()} rank(s) came up where {ranks} were asked for",
+            file=sys.stderr,
+        )
+        return EXIT_SINGLETON
+    comm.Set_errhandler(MPI.ERRORS_RETURN)
+    control = comm.Dup()
+    plan = _share(MPI, control, plan_file.read_bytes() if comm.Get_rank() == 0 else b"")
+    missing = _missing_settings(MPI, control, plan["settings"])
+    if missing:
+        if comm.Get_rank() == 0:
+            print(f"collbench.worker: planned variables did not reach every rank: {missing}", file=sys.stderr)
+        return EXIT_ENVIRONMENT
+    first = comm.Get_rank() == 0
+    writer = RunWriter(Path(plan["output"])) if first else None
+    status = Status(Path(plan["status"]) if first else None)
+    try:
+        _launch(MPI, control, plan, writer, status)
+    except UnansweredError as error:
+        # Only writing raises this outside a case: end the whole launch, the file is whole up to the last line.
+        print(f"collbench.worker: {error}", file=sys.stderr, flush=True)
+        comm.Abort(EXIT_WRITE)
+    if writer:
+        writer.close()
+    return 0
+
+
+def _share(MPI: Any, comm: Any, data: bytes) -> dict[str, Any]:  # noqa: N803
+    """Give every rank the plan that rank 0 read."""
+    size = np.array([len(data)], dtype=np.int64)
+    comm.Bcast(size, root=0)
+    buffer = np.frombuffer(data, dtype=np.uint8).copy() if data else np.empty(int(size[0]), dtype=np.uint8)
+    comm.Bcast([buffer, MPI.BYTE], root=0)
+    plan: dict[str, Any] = json.loads(buffer.tobytes())
+    return plan
+
+
+def _missing_settings(MPI: Any, comm: Any, settings: Mapping[str, str]) -> str:  # noqa: N803
+    """Return the planned variables that some rank does not see as planned; empty when all do."""
+    names = sorted(settings)
+    seen = np.array([os.environ.get(n) == settings[n] for n in names], dtype=np.int64)
+    everywhere = np.zeros_like(seen)
+    comm.Allreduce(seen, everywhere, op=MPI.MIN)
+    return ", ".join(n for n, ok in zip(names, everywhere, strict=True) if not ok)
+
+
+def _texts(MPI: Any, comm: Any, text: str) -> list[str]:  # noqa: N803
+    """Return every rank's text, on every rank (fixed-width bytes; nothing is pickled)."""
+    width = 256
+    mine = np.frombuffer(text.encode()[:width].ljust(width, b"\0"), dtype=np.uint8).copy()
+    everyone = np.empty((comm.Get_size(), width), dtype=np.uint8)
+    comm.Allgather([mine, MPI.BYTE], [everyone, MPI.BYTE])
+    return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in everyone]
+
+
+def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology, list[int], list[int], bool]:  # noqa: N803
+    """Return the shape, each rank's node, the real node of each rank, and whether any node has fewer cores than ranks."""
+    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    lowest = np.array([comm.Get_rank()], dtype=np.int64)
+    leader = np.zeros_like(lowest)
+    local.Allreduce(lowest, leader, op=MPI.MIN)
+    leaders = np.zeros(comm.Get_size(), dtype=np.int64)
+    comm.Allgather(leader, leaders)
+    cores = np.zeros(4096, dtype=np.int64)
+    for core in os.sched_getaffinity(0):
+        cores[min(core, 4095)] = 1
+    union = np.zeros_like(cores)
+    local.Allreduce(cores, union, op=MPI.MAX)
+    crowded = np.array([local.Get_size() > int(union.sum())], dtype=np.int64)
+    anywhere = np.zeros_like(crowded)
+    comm.Allreduce(crowded, anywhere, op=MPI.MAX)
+    local.Free()
+    order = {leader: index for index, leader in enumerate(dict.fromkeys(leaders.tolist()))}
+    real = [order[leader] for leader in leaders.tolist()]
+    node_of = _virtual(comm.Get_size(), virtual_nodes) if virtual_nodes else real
+    sizes = tuple(node_of.count(n) for n in range(max(node_of) + 1))
+    return Topology(comm.Get_size(), len(sizes), max(sizes), sizes), node_of, real, bool(anywhere[0])
+
+
+def _virtual(ranks: int, nodes: int) -> list[int]:
+    """Return blocks of ranks as nodes, the first ones larger where it does not divide."""
+    return sorted(rank * nodes // ranks for rank in range(ranks)) if nodes <= ranks else list(range(ranks))
+
+
+def _launch(
+    MPI: Any, control: Any, plan: Mapping[str, Any], writer: RunWriter | None, status: Status
+) -> None:  # noqa: N803
+    lib = library.identify(MPI)
+    topology, node_of, _real, crowded = _topology(MPI, control, plan.get("virtual_nodes"))
+    hosts = _texts(MPI, control, socket.gethostname())
+    redact: dict[str, str] | None = {} if plan.get("redact") else None
+
+    def emit(line: Mapping[str, Any]) -> None:
+        if writer:
+            writer.write(line if redact is None else environment.redact(dict(line), redact))
+
+    def beat(case: Case | None, timeout_s: float) -> None:
+        status.write(state="measuring", case=case.to_json() if case else None, timeout_s=timeout_s)
+
+    emit(_launch_line(MPI, plan, lib, topology, hosts, crowded))
+    session = Session(
+        MPI=MPI,
+        control=control,
+        library=lib,
+        switch=switch.Switch(MPI, MPI.COMM_WORLD, lib),
+        sampling=Sampling(**plan["sampling"]),
+        launch=plan["launch"],
+        node_of=node_of,
+        emit=emit,
+        beat=beat,
+        sync=plan["sync"],
+        step_s=plan.get("step_s"),
+        timeout_s=plan["timeout_s"],
+        evidence={key: _evidence(e) for key, e in plan["evidence"].items()},
+        warnings=({"kind": "oversubscribed"},) if crowded else (),
+    )
+    groups = [[_placed(Case.from_json(c), topology) for c in group] for group in plan["groups"]]
+    if plan["purpose"] == "proof":
+        for group in groups:
+            for case in group:
+                prove_case(session, case, monitoring=True)
+    else:
+        _measure(
+            session,
+            groups,
+            plan.get("budget_s"),
+            plan.get("driver_pid") if hosts[0] == plan["host"] else None,
+        )
+    status.write(state="done", case=None, timeout_s=plan["timeout_s"])
+    control.Barrier()
+
+
+def _placed(case: Case, topology: Topology) -> Case:
+    """Return the case with the ranks per node that really came up."""
+    return replace(case, cell=replace(case.cell, ranks_per_node=topology.ranks_per_node))
+
+
+def _evidence(flat: Mapping[str, Any]) -> Evidence:
+    return Evidence(
+        flat["status"],
+        flat.get("by"),
+        flat.get("effective"),
+        tuple(flat.get("candidates", ())),
+        flat.get("detail", ""),
+    )
+
+
+def _measure(session: Session, groups: list[list[Case]], budget_s: float | None, driver: int | None) -> None:
+    """Measure the cells in order; the time left is spread over what is left, by number of cases."""
+    deadline = time.monotonic() + budget_s if budget_s else None
+    left = sum(len(g) for g in groups)
+    for group in groups:
+        share = _agreed_share(session, deadline, len(group), left, driver)
+        if share < 0:
+            return
+        if share == 0 and deadline is not None:
+            for case in group:
+                session.emit(
+                    {"kind": "skipped", "case": case.to_json(), "reason": "the time budget was spent"}
+                )
+        else:
+            measure_group(session, group, share)
+        left -= len(group)
+
+
+def _agreed_share(
+    session: Session, deadline: float | None, cases: int, left: int, driver: int | None
+) -> float:
+    """Return the seconds for this cell, decided by rank 0; 0 = the budget is spent, −1 = the driver is gone."""
+    share = np.zeros(1)
+    if session.first:
+        if driver is not None and not _alive(driver):
+            share[0] = -1
+        elif deadline is None:
+            share[0] = 1e9
+        else:
+            share[0] = max(0.0, deadline - time.monotonic()) * cases / left
+    session.control.Bcast(share, root=0)
+    return float(share[0])
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _launch_line(
+    MPI: Any,  # noqa: N803
+    plan: Mapping[str, Any],
+    lib: library.Library,
+    topology: Topology,
+    hosts: list[str],
+    crowded: bool,
+) -> dict[str, Any]:
+    return {
+        "kind": "launch",
+        "launch": plan["launch"],
+        "repetition": plan["repetition"],
+        "variant": plan.get("variant"),
+        "purpose": plan["purpose"],
+        "ranks": topology.ranks,
+        "nodes": topology.nodes,
+        "ranks_per_node": topology.ranks_per_node,
+        "node_sizes": list(topology.node_sizes),
+        "hosts": list(dict.fromkeys(hosts)),
+        "library": {
+            "name": lib.name,
+            "version": _dotted(lib.version),
+            "string": lib.string,
+            "path": lib.path,
+        },
+        "thread_level": start.provided(MPI),
+        "settings": plan["settings"],
+        "environment": environment.capture(),
+        "probe": plan.get("probe"),
+        "oversubscribed": crowded,
+        "emulated": bool(plan.get("virtual_nodes")),
+    }
+
+
+def _dotted(version: tuple[int, ...] | None) -> str | None:
+    return ".".join(str(n) for n in version) if version else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
