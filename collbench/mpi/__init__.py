@@ -1,1 +1,1 @@
-"""What touches MPI: library identity, control variables (MPI_T), the timed loop, proof of the effective algorithm."""
+"""What touches MPI: library identity, control variables (MPI_T), the timed loop, proof of what ran."""

@@ -1,5 +1,6 @@
 """Starting MPI in a worker at a chosen thread level."""
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -39,3 +40,15 @@ def provided(MPI: Any) -> str:  # noqa: N803 - the module's usual name
         MPI.THREAD_MULTIPLE: "multiple",
     }
     return names[MPI.Query_thread()]
+
+
+def loaded() -> Any:
+    """Return the module ``mpi4py.MPI`` that ``start`` (or the program itself) has imported.
+
+    Raises:
+        UsageError: nobody has.
+    """
+    module = sys.modules.get("mpi4py.MPI")
+    if module is None:
+        raise UsageError("MPI is not started in this process: call collbench.mpi.start.start() first")
+    return module
