@@ -1,5 +1,6 @@
 """The plan: which launches, with which settings, run which cases in which order."""
 
+import itertools
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -237,17 +238,17 @@ def make_plan(
 
 
 def _cells(sweep: Sweep, ranks_per_node: int | None) -> Iterable[Cell]:
-    for name in sweep.collectives:
+    for name, ranks, dtype, place in itertools.product(
+        sweep.collectives, sweep.ranks, sweep.dtypes, sweep.in_place
+    ):
         row = collective(name)
-        for ranks in sweep.ranks:
-            per_node = min(ranks, ranks_per_node) if ranks_per_node else ranks
-            for dtype in sweep.dtypes:
-                for op in sweep.ops if row.reduces else (None,):
-                    for in_place in sweep.in_place:
-                        sizes = {round_nbytes(name, s, ranks, ITEMSIZE[dtype]) for s in sweep.sizes}
-                        for nbytes in sorted(sizes):
-                            if nbytes or not row.sized:
-                                yield Cell(name, ranks, per_node, nbytes, dtype, op, in_place and _may_be_in_place(name), sweep.memory)  # fmt: skip
+        per_node = min(ranks, ranks_per_node) if ranks_per_node else ranks
+        sizes = sorted({round_nbytes(name, s, ranks, ITEMSIZE[dtype]) for s in sweep.sizes})
+        in_place = place and _may_be_in_place(name)
+        for op in sweep.ops if row.reduces else (None,):
+            for nbytes in sizes:
+                if nbytes or not row.sized:
+                    yield Cell(name, ranks, per_node, nbytes, dtype, op, in_place, sweep.memory)
 
 
 def _may_be_in_place(name: str) -> bool:

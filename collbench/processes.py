@@ -6,6 +6,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from collbench.errors import UnansweredError
@@ -79,10 +80,8 @@ class Job:
         """End the launch: ask the launcher, then kill whatever of it is left, and wait until nothing is."""
         if self.poll() is None:
             self._process.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=grace_s)
-            except subprocess.TimeoutExpired:
-                pass
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             members = self.members()

@@ -142,8 +142,7 @@ class Runner:
 
     def _remaining(self, launch: Launch) -> tuple[Group, ...]:
         if launch.purpose == "proof":
-            wanted = tuple(g for g in launch.groups if proof_key(g.cases[0]) not in self._evidence)
-            return wanted
+            return tuple(g for g in launch.groups if proof_key(g.cases[0]) not in self._evidence)
         groups = []
         for group in launch.groups:
             cases = tuple(

@@ -16,6 +16,7 @@ Times = npt.NDArray[np.float64]
 
 DROP_Z = 2.6
 MEDIAN_EFFICIENCY = 1.2533
+MAD_TO_SIGMA = 1.4826
 MIN_BLOCK, MAX_BLOCK = 3, 200
 LEAST_ROUNDS = 3
 """Blocks below which nothing is decided, whatever the budget."""
@@ -56,7 +57,7 @@ def log_ratio(series: Sequence[float], leader: Sequence[float]) -> tuple[float, 
     if n < LEAST_ROUNDS:
         return centre, math.inf
     mad = float(np.median(np.abs(logs - centre)))
-    return centre, MEDIAN_EFFICIENCY * mad / math.sqrt(n)
+    return centre, MEDIAN_EFFICIENCY * MAD_TO_SIGMA * mad / math.sqrt(n)
 
 
 class Race:
@@ -134,7 +135,8 @@ class Race:
             return True
         blocks = np.asarray(self.series[leader].blocks)
         mad = float(np.median(np.abs(np.log(blocks) - np.median(np.log(blocks)))))
-        return DROP_Z * MEDIAN_EFFICIENCY * mad / math.sqrt(len(blocks)) <= self._precision
+        error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * mad / math.sqrt(len(blocks))
+        return DROP_Z * error <= self._precision
 
 
 PERCENTILES = {"min": 0.0, "p10": 10.0, "p50": 50.0, "p90": 90.0, "p99": 99.0, "max": 100.0}

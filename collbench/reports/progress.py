@@ -153,4 +153,4 @@ class PlainProgress:
             self._console.print(text, highlight=False, soft_wrap=True)
 
 
-OVERSUBSCRIBED = "more ranks than cores: times show how the library behaves when ranks share cores, not what a cluster would do"
+OVERSUBSCRIBED = "more ranks than cores: these times show ranks that share cores, not what a cluster would do"

@@ -1,0 +1,132 @@
+"""Plans: which launches run which cases, in which order; what is skipped and why."""
+
+from dataclasses import replace
+
+import pytest
+
+from collbench import plan, profile
+from collbench.errors import UsageError
+
+TEXT = """
+[[sweep]]
+collectives = ["allreduce", "alltoall"]
+ranks = [2, 3]
+sizes = "8,16,1K"
+"""
+
+
+def make(options=None, text=TEXT, library="openmpi", version=(5, 0, 11), **more):
+    options = options or plan.RunOptions(prove=False)
+    chosen = plan.with_options(profile.parse(text, "t.toml", "t"), options)
+    return plan.make_plan(chosen, options, library=library, version=version, **more)
+
+
+def test_one_launch_per_rank_count_serves_everything():
+    """Open MPI 5 switches in the process."""
+    found = make()
+    assert [launch.ranks for launch in found.launches] == [2, 3]
+    assert {c.cell.collective for c in found.launches[0].cases} == {"allreduce", "alltoall"}
+
+
+def test_the_default_is_in_every_cell():
+    """Nothing can be recommended without what the library does by itself."""
+    for launch in make().launches:
+        for group in launch.groups:
+            assert "default" in {c.algorithm for c in group.cases}
+
+
+def test_impossible_cases_are_skipped_with_the_reason():
+    """two_proc at three ranks, ring with fewer elements than ranks."""
+    reasons = {(c.cell.ranks, c.algorithm): r for c, r in make().skipped}
+    assert "two ranks" in reasons[(3, "two_proc")]
+    assert "element per rank" in reasons[(3, "ring")]
+
+
+def test_a_group_is_one_cell():
+    """Only algorithms of the same cell are interleaved."""
+    for launch in make().launches:
+        for group in launch.groups:
+            assert len({c.cell for c in group.cases}) == 1
+
+
+def test_sizes_are_whole_elements_per_rank_without_repeats():
+    """alltoall at 3 ranks: 8 B holds no element a rank and is dropped, 1 KiB becomes 1020 B."""
+    sizes = {c.cell.nbytes for c in make().launches[1].cases if c.cell.collective == "alltoall"}
+    assert sizes == {12, 1020}
+
+
+def test_the_same_seed_gives_the_same_order():
+    """And another one another order of the same cases."""
+    one, two = (make(plan.RunOptions(prove=False, seed=1)) for _ in range(2))
+    other = make(plan.RunOptions(prove=False, seed=2))
+    assert one == two
+    assert one != other
+    assert set(one.launches[0].cases) == set(other.launches[0].cases)
+
+
+def test_launches_repeat_as_often_as_asked():
+    """Every rank count gets each repetition; proofs only once."""
+    found = make(plan.RunOptions(launches=3))
+    assert [(x.purpose, x.ranks, x.repetition) for x in found.launches[:4]] == [
+        ("proof", 2, 0), ("measure", 2, 0), ("proof", 3, 0), ("measure", 3, 0),
+    ]  # fmt: skip
+    assert len(found.launches) == 2 + 6
+
+
+def test_the_default_of_mpich_has_its_own_untouched_launch():
+    """Forcing needs settings that would change it."""
+    found = make(library="mpich", version=(5, 0, 2))
+    untouched = [x for x in found.launches if not x.settings]
+    assert untouched
+    assert {c.algorithm for x in untouched for c in x.cases} == {"default"}
+
+
+def test_a_library_without_a_table_gets_its_default_only():
+    """A derived library is never taken for its parent."""
+    found = make(library="cray_mpich", version=(8, 1))
+    assert {(c.provider, c.algorithm) for x in found.launches for c in x.cases} == {("cray_mpich", "default")}
+
+
+def test_unknown_algorithms_answer_with_the_nearest():
+    """A slip is caught before anything starts."""
+    with pytest.raises(UsageError, match="did you mean 'rabenseifner'"):
+        make(plan.RunOptions(algorithms=("rabenseifer",)))
+
+
+def test_parameters_are_read_from_brackets():
+    """``pipeline[segment_bytes=4096]`` is the algorithm with that parameter."""
+    assert plan.split_params("pipeline[segment_bytes=4096]") == ("pipeline", (("segment_bytes", 4096),))
+    with pytest.raises(UsageError, match="NAME"):
+        plan.split_params("pipeline[4096]")
+
+
+def test_portable_cases_carry_the_reason_when_they_cannot_run():
+    """Without the compiled extension they are skipped, not dropped."""
+    found = make(plan.RunOptions(prove=False, algorithms=("portable",)), portable_reason="needs the C extension")
+    assert {r for c, r in found.skipped if c.provider == "portable"} == {"needs the C extension"}
+
+
+def test_options_override_the_profile():
+    """Ranks, sizes and collectives of the command line win; an absent collective is added."""
+    chosen = plan.with_options(
+        profile.parse(TEXT, "t.toml", "t"),
+        plan.RunOptions(collectives=("bcast",), ranks=(4,), sizes=(64,), iterations=10),
+    )
+    assert [s.collectives for s in chosen.sweeps] == [("bcast",)]
+    assert (chosen.sweeps[0].ranks, chosen.sweeps[0].sizes) == ((4,), (64,))
+    assert (chosen.sampling.mode, chosen.sampling.iterations) == ("fixed", 10)
+
+
+def test_nothing_left_is_an_error():
+    """Sizes below one element a rank leave no cell."""
+    with pytest.raises(UsageError, match="nothing is left"):
+        make(plan.RunOptions(collectives=("alltoall",), sizes=(1,)))
+
+
+def test_a_proof_stands_for_a_size_class_and_the_default_for_its_size():
+    """The default may change its algorithm at any size, a forced one only where a fallback can hit."""
+    case = next(c for c in make().launches[0].cases if c.algorithm == "ring")
+    larger = replace(case, cell=replace(case.cell, nbytes=case.cell.nbytes * 2))
+    assert plan.proof_key(case) == plan.proof_key(larger)
+    default = case.with_algorithm("default")
+    assert plan.proof_key(default) != plan.proof_key(larger.with_algorithm("default"))
