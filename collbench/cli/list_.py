@@ -1,0 +1,153 @@
+"""``collbench list``: what there is to choose from."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+from rich.table import Table
+
+from collbench.cli import options
+from collbench.collectives import COLLECTIVES, collective
+from collbench.errors import UsageError, unknown_name
+from collbench.reports import terminal
+
+Row = dict[str, Any]
+
+
+@click.command()
+@click.argument("thing", required=False)
+@click.option("--provider", help="Algorithms of one provider only.")
+@click.option("--collective", "name", help="Algorithms of one collective only.")
+@click.option("--volume", is_flag=True, help="Messages and bytes of the portable algorithms, with --ranks.")
+@click.option(
+    "--ranks", type=options.RANKS, default=(8, 64), metavar="LIST", help="For --volume.  [default: 8,64]"
+)
+@options.json_option
+def command(
+    thing: str | None,
+    provider: str | None,
+    name: str | None,
+    volume: bool,
+    ranks: tuple[int, ...],
+    as_json: bool,
+) -> None:
+    """List backends, collectives, algorithms, profiles, formats or importers."""
+    if thing is None:
+        raise UsageError(f"list what? Choose from {', '.join(THINGS)}")
+    if thing not in THINGS:
+        raise unknown_name("thing to list", thing, THINGS)
+    if thing != "algorithms" and (provider or name or volume):
+        raise UsageError("--provider, --collective and --volume belong to 'collbench list algorithms'")
+    if volume:
+        rows = _volume(ranks, name)
+    else:
+        rows = _algorithms(provider, name) if thing == "algorithms" else THINGS[thing]()
+    if as_json:
+        click.echo(json.dumps({thing: rows}, ensure_ascii=False))
+        return
+    _print(rows)
+
+
+def _print(rows: Sequence[Mapping[str, Any]]) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in rows[0] if rows else ():
+        number = all(isinstance(row[column], int | float) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(value) for value in row.values()))
+    terminal.console().print(table)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _backends() -> list[Row]:
+    from collbench.backends import BACKENDS  # noqa: PLC0415 - each list imports only what it shows
+
+    told = {
+        "mpi": "MPI processes that collbench starts itself, any MPI library",
+        "nccl": "NCCL on GPUs, in process (extra nccl)",
+        "nccl-tests": "the user's own nccl-tests or rccl-tests binaries",
+    }
+    return [{"backend": name, "measures": told.get(name, "")} for name in BACKENDS]
+
+
+def _collectives() -> list[Row]:
+    return [
+        {
+            "collective": row.name,
+            "busbw_factor_at_8": None if row.busbw_factor is None else row.busbw_factor(8),
+            "rooted": row.rooted,
+            "reduces": row.reduces,
+            "per_rank_blocks": row.per_rank,
+            "nccl": row.nccl,
+            "also_called": list(row.aliases),
+        }
+        for row in COLLECTIVES.values()
+    ]
+
+
+def _algorithms(provider: str | None, name: str | None) -> list[Row]:
+    from collbench.algorithms import TABLES, algorithms  # noqa: PLC0415
+
+    if provider is not None and provider not in TABLES:
+        raise unknown_name("provider", provider, TABLES)
+    wanted = collective(name).name if name else None
+    return [
+        {
+            "provider": row.provider, "collective": row.collective, "algorithm": row.name, "id": row.native_id,
+            "family": row.family, "since": ".".join(map(str, row.since)) if row.since else None,
+            "limits": [limit.replace("_", " ") for limit in row.limits], "params": [key for key, _ in row.params],
+        }
+        for one in ([provider] if provider else TABLES)
+        for row in algorithms(one, wanted)
+    ]  # fmt: skip
+
+
+def _volume(ranks: Sequence[int], name: str | None) -> list[Row]:
+    from collbench.portable import volume  # noqa: PLC0415
+
+    wanted = collective(name).name if name else None
+    return [row for row in map(dict, volume.table(ranks)) if wanted is None or row["collective"] == wanted]
+
+
+def _profiles() -> list[Row]:
+    from collbench import profile  # noqa: PLC0415
+
+    loaded = {name: profile.load(name) for name in profile.shipped()}
+    return [
+        {"profile": name, "backend": one.backend, "description": one.description}
+        for name, one in loaded.items()
+    ]
+
+
+def _formats() -> list[Row]:
+    from collbench.tables import FORMATS  # noqa: PLC0415
+
+    return [
+        {"format": name, "provider": FORMATS[name].provider or "any", "what": FORMATS[name].summary}
+        for name in FORMATS
+    ]
+
+
+def _importers() -> list[Row]:
+    from collbench import importers  # noqa: PLC0415
+
+    return [{"importer": name, "reads": importers.FORMATS[name].summary} for name in importers.FORMATS]
+
+
+THINGS: dict[str, Callable[[], list[Row]]] = {
+    "backends": _backends,
+    "collectives": _collectives,
+    "algorithms": lambda: _algorithms(None, None),
+    "profiles": _profiles,
+    "formats": _formats,
+    "importers": _importers,
+}
+"""What can be listed → its rows."""

@@ -1,0 +1,130 @@
+"""``collbench show``: look at a run."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from collbench import results
+from collbench.cli import options
+from collbench.errors import EXIT_UNANSWERED, UnansweredError
+from collbench.reports import terminal
+from collbench.reports.evidence import evidence_table, proofs
+from collbench.reports.notes import notes
+from collbench.reports.overview import overview, to_json
+from collbench.reports.panels import Panel, panels
+from collbench.reports.samples import Filter, Samples, samples
+from collbench.results import Run
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option("--metric", type=click.Choice(list(terminal.METRICS)), default="time", show_default=True,
+              help="What the tables show; the marks always go by time.")  # fmt: skip
+@click.option("--collective", "--collectives", "collectives", type=options.COLLECTIVES, default=(), metavar="NAMES",
+              help="Only these, as allreduce,bcast.")  # fmt: skip
+@click.option(
+    "--ranks", type=options.RANKS, default=(), metavar="LIST", help="Only these rank counts, as 2,8."
+)
+@click.option("--algorithm", "--algorithms", "algorithms", type=options.WORDS, default=(), metavar="NAMES",
+              help="Only these, as ring,default.")  # fmt: skip
+@click.option("--maps", is_flag=True, help="Only the maps of winners and the notes, no tables.")
+@click.option("--evidence", is_flag=True, help="What shows which algorithm ran, instead of times.")
+@click.option(
+    "--guidelines", is_flag=True, help="Where a composition beats the collective, instead of times."
+)
+@options.json_option
+def command(
+    run: str | None, metric: str, collectives: tuple[str, ...], ranks: tuple[int, ...], algorithms: tuple[str, ...],
+    maps: bool, evidence: bool, guidelines: bool, as_json: bool,
+) -> int | None:  # fmt: skip
+    """Look at a run: times or bandwidths, the fastest marked, and what must be known of them.
+
+    RUN is a path, a run's name, last or last~2; without it the newest run. Exit status: 0, or 3 when nothing in the
+    run is shown by these filters.
+    """
+    only = Filter(collectives, ranks, algorithms)
+    loaded = results.read(results.find(run))
+    console = terminal.console()
+    if evidence:
+        _evidence(console, loaded, only, as_json=as_json)
+        return None
+    if guidelines:
+        _guidelines(console, loaded, only, as_json=as_json)
+        return None
+    found = samples(loaded, only)
+    tables = panels(found.usable)
+    said = notes(loaded, found, only)
+    if as_json:
+        click.echo(json.dumps(to_json(loaded, found, tables, only, said), ensure_ascii=False))
+    else:
+        _print(console, loaded, found, tables, said, metric=metric, maps=maps)
+    if not tables and only != Filter():
+        raise UnansweredError(f"{loaded.name} holds no measured cell for these filters{_offers(loaded)}")
+    return None if tables else EXIT_UNANSWERED
+
+
+def _print(
+    console: Console,
+    run: Run,
+    found: Samples,
+    tables: Sequence[Panel],
+    said: Sequence[str],
+    *,
+    metric: str,
+    maps: bool,
+) -> None:
+    """Print the overview, tables, maps and notes, in this order: the end stays on the screen."""
+    for line in overview(run, found):
+        console.print(Text(line))
+    console.print()
+    for panel in () if maps else tables:
+        console.print(terminal.panel_table(panel, metric, console.width))
+        console.print()
+    for group in terminal.winner_maps(tables, console.width):
+        console.print(group)
+        console.print()
+    if tables:
+        console.print(Text(terminal.LEGEND, style="dim"))
+    for sentence in said:
+        console.print(terminal.note(sentence))
+
+
+def _offers(run: Run) -> str:
+    """Say what a run does hold, for a filter that matched nothing."""
+    held = samples(run).usable
+    collectives = dict.fromkeys(sample.case.cell.collective for sample in held)
+    ranks = sorted({sample.case.cell.ranks for sample in held})
+    return f": it has {', '.join(collectives)} on {', '.join(map(str, ranks))} ranks" if held else ""
+
+
+def _evidence(console: Console, run: Run, only: Filter, *, as_json: bool) -> None:
+    found = proofs(run, only)
+    if as_json:
+        click.echo(json.dumps({"evidence": [asdict(proof) for proof in found]}, ensure_ascii=False))
+    else:
+        console.print(evidence_table(found))
+
+
+def _guidelines(console: Console, run: Run, only: Filter, *, as_json: bool) -> None:
+    from collbench import guidelines  # noqa: PLC0415 - needed by this option alone
+
+    frame = results.frame(run)
+    wanted: Any = frame
+    if only.collectives:
+        wanted = wanted[wanted["collective"].isin(only.collectives)]
+    if only.ranks:
+        wanted = wanted[wanted["ranks"].isin(only.ranks)]
+    violations = guidelines.check(wanted)
+    if as_json:
+        click.echo(json.dumps({"violations": [asdict(v) for v in violations]}, ensure_ascii=False))
+        return
+    for violation in violations:
+        console.print(terminal.note(str(violation)))
+    console.print(
+        Text(f"{len(violations)} guideline violations" if violations else "no guideline is violated")
+    )
