@@ -1,0 +1,202 @@
+"""From one nccl-tests table as printed to the rows of one launch."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from collbench.collectives import COLLECTIVES
+from collbench.importers import hints, nccl_log, nccl_resolve
+from collbench.importers.model import Imported, Options, Row, Table, printable
+from collbench.importers.nccl_log import NcclLog
+from collbench.importers.nccl_resolve import RawTable, Shape
+from collbench.importers.nccl_rows import Half, RawRow
+from collbench.records import Params
+
+# What the first generation calls correct. Source: nccl-tests before 2.12, DeltaMaxValue.
+_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-12}
+_STATS = {"i_min": "min", "i_max": "max", "i_p99": "p99"}
+_HEADING = {"ALGO": "NCCL_ALGO", "PROTO": "NCCL_PROTO"}
+
+
+@dataclass(slots=True)
+class Context:
+    """What holds for the whole file.
+
+    Attributes:
+        tool: nccl-tests or rccl-tests.
+        file: its name.
+        options: what the user added.
+        version: library version of the header line.
+        tables: tables with rows seen.
+        empty: tables without rows seen.
+    """
+
+    tool: str
+    file: str
+    options: Options
+    version: str | None = None
+    tables: int = 0
+    empty: int = 0
+
+    def header_version(self, words: list[str]) -> None:
+        """Take ``nccl-tests version X nccl-headers=N nccl-library=N``."""
+        for word in words:
+            name, _, value = word.partition("=")
+            if name == "nccl-library" and value.isdecimal():
+                self.version = decode_version(int(value[:9]))
+
+    def heading(self, log: NcclLog, found: dict[str, str]) -> None:
+        """Take what a hand-written heading says was asked for; it replaces what the last one said."""
+        for short, variable in _HEADING.items():
+            value = found.get(short) or found.get(variable)
+            if value:
+                log.environment[variable] = value
+            else:
+                log.environment.pop(variable, None)
+
+    def conclude(self, imported: Imported, rest: RawTable, aborted: str) -> None:
+        """Say what is missing at the end of the file."""
+        if aborted:
+            imported.remarks.append(f"the run was aborted: {printable(aborted, 90)!r}")
+        if not self.tables and not self.empty and (rest.devices or rest.iterations):
+            imported.remarks.append("cut off or aborted before the table")
+        elif not self.tables and not self.empty and not aborted:
+            imported.remarks.append("only debug lines, no table")
+
+
+def decode_version(code: int) -> str:
+    """Return ``2.29.2`` for NCCL's 22902 (``2.8.4`` for the older 2804)."""
+    major, rest = divmod(code, 10000) if code >= 10000 else divmod(code, 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def finish(raw: RawTable, log: NcclLog, context: Context, imported: Imported) -> None:
+    """Add the table's rows to ``imported``; a table without rows or of one rank adds a remark.
+
+    Raises:
+        UsageError: ranks or collective are told nowhere.
+    """
+    if not raw.rows:
+        context.empty += 1
+        imported.remarks.append(f"line {raw.line}: a header without rows (cut off or aborted)")
+        return
+    shape = nccl_resolve.shape(raw, log, context.options, context.file)
+    if shape.ranks == 1:
+        imported.remarks.append(
+            f"line {raw.line}: refused, a run of one rank measures no communication (was -np forgotten?)"
+        )
+        return
+    name = nccl_resolve.name(raw, log, shape.ranks, context.options, context.file)
+    context.tables += 1
+    table = _table(raw, log, context, shape)
+    algorithm, params = nccl_log.requested(table.environment, name)
+    failed_checks = bool(raw.out_of_bounds) and not any(
+        _wrong(h, r, raw.header) for r in raw.rows for h in _both(r)
+    )
+    for row in raw.rows:
+        for half, in_place in ((row.out, False), (row.inside, True)):
+            if half is not None:
+                table.rows.append(
+                    _row(
+                        raw,
+                        row,
+                        half,
+                        name,
+                        shape,
+                        log,
+                        algorithm,
+                        params,
+                        in_place=in_place,
+                        oob=failed_checks,
+                    )
+                )
+    if not raw.ended:
+        imported.remarks.append(f"line {raw.line}: the table has no footer (cut off or an excerpt)")
+    imported.tables.append(table)
+
+
+def _both(row: RawRow) -> list[Half]:
+    return [half for half in (row.out, row.inside) if half is not None]
+
+
+def _table(raw: RawTable, log: NcclLog, context: Context, shape: Shape) -> Table:
+    rccl = context.tool == "rccl-tests" or log.library == "rccl"
+    provider = "rccl" if rccl else "nccl"
+    version = log.version or context.version
+    nodes, each = shape.nodes, shape.ranks_per_node
+    if nodes is None:
+        nodes, each = hints.per_node(shape.ranks, context.options)
+    table = Table(
+        tool=context.tool,
+        provider=hints.provider_named(context.options.library) if context.options.library else provider,
+        ranks=shape.ranks,
+        rows=[],
+        rank_reduction=raw.reduction,
+        sync="barrier" if raw.blocking else "none",
+        timer=f"{context.tool}-cpu" if raw.cpu_time else context.tool,
+        file=context.file,
+        line=raw.line,
+        nodes=nodes,
+        ranks_per_node=each,
+        node_sizes=shape.node_sizes,
+        groups=shape.groups,
+        memory="rocm" if rccl else "cuda",
+        library={"name": provider, "version": version, "string": f"{provider.upper()} {version or '?'}"},
+        gpu=raw.gpu,
+        environment=dict(log.environment),
+    )
+    if raw.cpu_time:
+        table.warnings.append({"kind": "cpu_time"})
+    if log.sockets and (nodes or 1) > 1:
+        table.warnings.append({"kind": "sockets"})
+    return table
+
+
+def _row(
+    raw: RawTable, row: RawRow, half: Half, name: str, shape: Shape, log: NcclLog, algorithm: str, params: Params,
+    *, in_place: bool, oob: bool,
+) -> Row:  # fmt: skip
+    evidence, extra = nccl_log.evidence(log, name, row.size, shape.ranks, algorithm)
+    reason, detail = _failure(row, half, raw.header, oob=oob)
+    fields: dict[str, Any] = dict(extra)
+    if row.root is not None and row.root >= 0 and COLLECTIVES[name].rooted:
+        fields["root"] = row.root
+    op = row.redop or ("sum" if COLLECTIVES[name].reduces else None)
+    return Row(
+        collective=name,
+        nbytes=row.size,
+        time_s=None if reason else half.time_us * 1e-6,
+        reason=reason,
+        detail=detail,
+        in_place=in_place,
+        dtype=row.dtype,
+        op=op if COLLECTIVES[name].reduces else None,
+        algorithm=algorithm,
+        params=params,
+        evidence=evidence,
+        iterations=raw.iterations,
+        percentiles_s={_STATS[n]: v * 1e-6 for n, v in half.stats if n in _STATS},
+        extra=fields,
+    )
+
+
+def _failure(row: RawRow, half: Half, header: tuple[str, ...], *, oob: bool) -> tuple[str, str]:
+    """Return (reason, detail) of a half that is no measurement; empty strings for a good one."""
+    if row.size == 0:
+        return "zero size", "the size was rounded down to nothing: an empty call was timed"
+    if _wrong(half, row, header):
+        return "wrong result", f"the tool counted {half.wrong:g} wrong"
+    if oob:
+        return "out of bounds", "the footer says FAILED and no row says which"
+    return "", ""
+
+
+def _wrong(half: Half, row: RawRow, header: tuple[str, ...]) -> bool:
+    """Say whether the half is wrong; the first generation prints an error measure, the others a count."""
+    if half.wrong is None:
+        return False
+    if math.isnan(half.wrong):
+        return True
+    if "error" in header or (not header and 0 < half.wrong < 1):
+        return half.wrong > _TOLERANCE.get(row.dtype, 0.0)
+    return half.wrong > 0
