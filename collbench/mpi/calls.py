@@ -102,7 +102,7 @@ class Call:
         )
 
 
-def function_address(MPI: Any, name: str) -> int:  # noqa: N803 - the module's usual name
+def function_address(MPI: Any, name: str) -> int:
     """Return the address that a call of ``name`` reaches: what is preloaded first, then the library's own."""
     for library in (ctypes.CDLL(None), ctypes.CDLL(MPI.__file__)):
         try:
@@ -114,20 +114,20 @@ def function_address(MPI: Any, name: str) -> int:  # noqa: N803 - the module's u
     raise UnansweredError(f"the loaded MPI library has no function {name}")
 
 
-def handle(MPI: Any, thing: Any) -> int:  # noqa: N803
+def handle(MPI: Any, thing: Any) -> int:
     """Return a handle as a signed pointer-wide integer."""
     value = int(MPI._handleof(thing))  # noqa: SLF001 - mpi4py's documented handle access
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def datatype(MPI: Any, dtype: str) -> Any:  # noqa: N803
+def datatype(MPI: Any, dtype: str) -> Any:
     """Return the MPI datatype of a dtype; raises UsageError where MPI has none."""
     if dtype not in _DATATYPES:
         raise UsageError(f"MPI has no portable type for {dtype!r}: choose from {', '.join(_DATATYPES)}")
     return getattr(MPI, _DATATYPES[dtype])
 
 
-def operator(MPI: Any, op: str | None) -> Any:  # noqa: N803
+def operator(MPI: Any, op: str | None) -> Any:
     """Return the MPI operator of a cell (None means sum)."""
     name = op or "sum"
     if name not in _OPS:
@@ -178,7 +178,7 @@ def sizes(case: Case, *, rank: int, size: int, root: int) -> tuple[int, int]:
 
 
 def prepare(
-    MPI: Any,  # noqa: N803
+    MPI: Any,
     comm: Any,
     case: Case,
     *,
@@ -227,7 +227,7 @@ def prepare(
     )
 
 
-def _setting(MPI: Any, comm: Any, case: Case, op: Any) -> _Setting:  # noqa: N803
+def _setting(MPI: Any, comm: Any, case: Case, op: Any) -> _Setting:
     cell = case.cell
     row = COLLECTIVES[cell.collective]
     size = comm.Get_size()
@@ -309,7 +309,6 @@ def _allgatherv(s: _Setting, send: Any, recv: Any, _root: int) -> _Built:
 def _reduce_scatter(s: _Setting, send: Any, recv: Any, _root: int) -> _Built:
     src = None if s.in_place else send
     arguments = (s.address(src), s.address(recv), s.block, _h(s, s.datatype), _h(s, s.op), _h(s, s.comm))
-    whole = s.count if s.in_place else s.block
     return (
         "MPI_Reduce_scatter_block",
         arguments,

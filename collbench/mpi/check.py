@@ -17,6 +17,10 @@ PERIOD = 1021
 _STRIDE = 389
 _SEED = 20220509
 _UNSET = 77
+_LARGEST = {
+    name: 2 ** (8 * np.dtype(kind).itemsize - np.issubdtype(kind, np.signedinteger)) - 1
+    for name, kind in NUMPY_DTYPES.items()
+}
 
 
 def table(dtype: str, op: str | None, ranks: int) -> Array:
@@ -38,7 +42,7 @@ def table(dtype: str, op: str | None, ranks: int) -> Array:
         return values.astype(kind)
     if op == "prod":
         return np.where(rng.random(PERIOD) < min(0.5, 4.0 / ranks), 2, 1).astype(kind)
-    top = max(2, min(100, int(np.iinfo(np.dtype(kind)).max) // max(ranks, 1)))
+    top = max(2, min(100, _LARGEST[dtype] // max(ranks, 1)))
     return rng.integers(0, top, PERIOD).astype(kind)
 
 
@@ -155,7 +159,7 @@ class _Layout:
         return f"the send buffer was changed: {wrong}" if wrong else None
 
 
-def validate(MPI: Any, comm: Any, call: Call, case: Case, timer: str | None = None) -> str | None:  # noqa: N803
+def validate(MPI: Any, comm: Any, call: Call, case: Case, timer: str | None = None) -> str | None:
     """Run the case once with known data and compare (collective; all ranks return the same).
 
     Returns:
@@ -181,7 +185,7 @@ def validate(MPI: Any, comm: Any, call: Call, case: Case, timer: str | None = No
     return _agree(MPI, comm, wrong)
 
 
-def _agree(MPI: Any, comm: Any, wrong: str | None) -> str | None:  # noqa: N803
+def _agree(MPI: Any, comm: Any, wrong: str | None) -> str | None:
     """Return the first wrong rank's sentence on every rank. Only point-to-point based objects travel."""
     rank, size = comm.Get_rank(), comm.Get_size()
     first = comm.allreduce(size if wrong is None else rank, MPI.MIN)

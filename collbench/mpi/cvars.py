@@ -21,7 +21,7 @@ class ControlVariableError(UnansweredError):
     """A control variable cannot be read or written; the message names it and the library's return code."""
 
 
-def load(MPI: Any) -> ctypes.CDLL:  # noqa: N803 - the module's usual name
+def load(MPI: Any) -> ctypes.CDLL:
     """Return a handle through which the functions of the loaded MPI library resolve."""
     return ctypes.CDLL(MPI.__file__, mode=ctypes.RTLD_LOCAL)
 
@@ -54,7 +54,7 @@ _CTYPES: dict[str, Any] = {
 }
 
 
-def _datatypes(MPI: Any) -> dict[int, str]:  # noqa: N803
+def _datatypes(MPI: Any) -> dict[int, str]:
     names = {
         "int": MPI.INT, "unsigned": MPI.UNSIGNED, "unsigned_long": MPI.UNSIGNED_LONG,
         "unsigned_long_long": MPI.UNSIGNED_LONG_LONG, "count": MPI.COUNT, "bool": MPI.C_BOOL,
@@ -77,7 +77,7 @@ class ControlVariables:
         ControlVariableError: the library's tools interface does not start.
     """
 
-    def __init__(self, MPI: Any) -> None:  # noqa: N803
+    def __init__(self, MPI: Any) -> None:
         self._lib = load(MPI)
         self._mask = (1 << (8 * MPI._sizeof(MPI.Datatype))) - 1  # noqa: SLF001
         self._kinds = _datatypes(MPI)

@@ -77,7 +77,7 @@ def parse_version(text: str | None) -> Version | None:
     return tuple(int(n) for n in numbers) or None
 
 
-def identify(MPI: Any) -> Library:  # noqa: N803 - the module's usual name
+def identify(MPI: Any) -> Library:
     """Return the library behind an imported ``mpi4py.MPI``."""
     string = MPI.Get_library_version().rstrip("\0").strip()
     name, version = parse_version_string(string)

@@ -24,14 +24,14 @@ def start(thread_level: str = "single") -> Any:
     mpi4py.rc.thread_level = thread_level
     # mpi4py ignores the level while rc.threads is False.
     mpi4py.rc.threads = True
-    MPI = import_module("mpi4py.MPI")  # noqa: N806 - the module's usual name
+    MPI = import_module("mpi4py.MPI")
     level = provided(MPI)
     if LEVELS.index(level) < LEVELS.index(thread_level):
         raise UsageError(f"the MPI library gives thread level {level}, not {thread_level}: ask for {level}")
     return MPI
 
 
-def provided(MPI: Any) -> str:  # noqa: N803 - the module's usual name
+def provided(MPI: Any) -> str:
     """Return the thread level that the library provides: one of LEVELS."""
     names = {
         MPI.THREAD_SINGLE: "single",

@@ -42,7 +42,7 @@ class Switch:
         default_comm: a duplicate of ``comm`` made before anything was written: the user's untouched stack.
     """
 
-    def __init__(self, MPI: Any, comm: Any, library: Library) -> None:  # noqa: N803
+    def __init__(self, MPI: Any, comm: Any, library: Library) -> None:
         self._mpi = MPI
         self._comm = comm
         self._library = library

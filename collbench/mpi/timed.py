@@ -112,7 +112,7 @@ class _Plan:
 
 def _run_c(call: Call, plan: _Plan) -> Block:
     assert _C is not None
-    MPI, stamps = loaded(), plan.stamps()  # noqa: N806
+    MPI, stamps = loaded(), plan.stamps()
     arguments = np.array(call.argument_sets, dtype=np.int64)
     barrier = plan.sync == "barrier"
     done, code = _C.block(
@@ -125,7 +125,7 @@ def _run_c(call: Call, plan: _Plan) -> Block:
     return stamps
 
 
-def _text(MPI: Any, code: int) -> str:  # noqa: N803
+def _text(MPI: Any, code: int) -> str:
     try:
         return str(MPI.Get_error_string(code)).strip()
     except MPI.Exception:
@@ -133,7 +133,7 @@ def _text(MPI: Any, code: int) -> str:  # noqa: N803
 
 
 def _run_mpi4py(call: Call, plan: _Plan) -> Block:
-    MPI, stamps = loaded(), plan.stamps()  # noqa: N806
+    MPI, stamps = loaded(), plan.stamps()
     start, end, late = stamps.start_ns, stamps.end_ns, stamps.late
     barrier = call.sync_comm.Barrier if plan.sync == "barrier" else None
     clock, functions, window = time.monotonic_ns, call.callables, plan.sync == "window"
@@ -164,7 +164,7 @@ def warm_up(call: Call, iterations: int = 8) -> None:
     block(call, max(iterations, len(call.argument_sets)))
 
 
-def overhead_s(MPI: Any, rounds: int = 400) -> float:  # noqa: N803
+def overhead_s(MPI: Any, rounds: int = 400) -> float:
     """Return what the mpi4py loop adds to each call in seconds: a barrier of one rank, mpi4py against C.
 
     Without the extension the cost of the whole call on one rank is returned, an upper bound.
