@@ -6,12 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from collbench.errors import UnansweredError
-from collbench.records import Case, Cell
+from collbench.mpi.calls import sizes
+from collbench.records import ITEMSIZE, Case, Cell
 from collbench.units import format_bytes
 
-RANK_OVERHEAD = 150 << 20
-"""Bytes that an idle rank takes: Python, numpy and the MPI library (seen: 60 to 120 MB)."""
+RANK_BYTES = 64 << 20
+"""Bytes that an idle rank takes for itself: Python, numpy and the MPI library (seen at 8 and 16 ranks on one node)."""
 SAFE_SHARE = 0.9
+"""Share of the free memory that may be planned for."""
+CHECK_BYTES = 5 * 16
+"""Bytes an element of the result takes while it is checked: five arrays in extended precision (mpi/check.py)."""
+UNLIMITED = 1 << 60
+"""cgroup v1 writes a number near 2^63 where there is no limit."""
 
 
 def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
@@ -29,31 +35,37 @@ def _meminfo(proc: Path) -> int | None:
 
 
 def _cgroup_left(proc: Path, root: Path) -> int | None:
-    """Return limit − use of the tightest cgroup above this process (v2 and v1)."""
+    """Return limit − use of the tightest cgroup around this process, v2 or v1; None = no limit."""
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return None
-    left = []
+    left: list[int] = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        base = root if not controllers else root / "memory"
-        names = (
-            ("memory.max", "memory.current")
-            if not controllers
-            else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        )
-        folder = base / path.lstrip("/")
-        while True:
-            limit, used = _number(folder / names[0]), _number(folder / names[1])
-            if limit is not None and used is not None and limit < 1 << 60:
-                left.append(max(0, limit - used))
-            if folder in (base, folder.parent):
-                break
-            folder = folder.parent
+        if not controllers:
+            left += _left(root, path, ("memory.max", "memory.high"), "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes",)
+            left += _left(root / "memory", path, names, "memory.usage_in_bytes", "total_inactive_file")
     return min(left) if left else None
+
+
+def _left(base: Path, path: str, limits: tuple[str, ...], usage: str, cache: str) -> list[int]:
+    """Return what each cgroup from ``path`` up to the root leaves; file cache that can be dropped counts as free.
+
+    In a container the path may lie outside of what is mounted; then the mounted root is the container's own group.
+    """
+    folder = base / path.strip("/").replace("..", "")
+    found = []
+    for group in (folder, *folder.parents):
+        used = _number(group / usage)
+        for limit in (_number(group / name) for name in limits):
+            if limit is not None and limit < UNLIMITED and used is not None:
+                found.append(max(0, limit - used + _stat(group / "memory.stat", cache)))
+        if group == base:
+            break
+    return found
 
 
 def _number(path: Path) -> int | None:
@@ -64,16 +76,39 @@ def _number(path: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def _stat(path: Path, name: str) -> int:
+    try:
+        match = re.search(rf"^{name} (\d+)$", path.read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(match[1]) if match else 0
+
+
 def needed_bytes(cases: Iterable[Case], ranks_per_node: int | None = None) -> int:
-    """Return the bytes that the largest cell takes on one node: two buffers a rank and case, and the ranks themselves."""
-    most = 0
-    by_cell: dict[Cell, int] = {}
+    """Return the bytes that the largest cell takes on its fullest node.
+
+    All algorithms of a cell hold their buffers at once (they are interleaved); one at a time is checked.
+
+    Args:
+        cases: what is to be measured.
+        ranks_per_node: ranks on the fullest node; None = all.
+    """
+    together: dict[Cell, int] = {}
+    one: dict[Cell, Case] = {}
     for case in cases:
-        by_cell[case.cell] = by_cell.get(case.cell, 0) + 1
-    for cell, algorithms in by_cell.items():
-        ranks = cell.ranks if ranks_per_node is None else min(cell.ranks, ranks_per_node)
-        most = max(most, ranks * (RANK_OVERHEAD + 2 * algorithms * cell.nbytes))
-    return most
+        together[case.cell] = together.get(case.cell, 0) + 1
+        one[case.cell] = case
+    return max((_cell_bytes(one[cell], count, ranks_per_node) for cell, count in together.items()), default=0)
+
+
+def _cell_bytes(case: Case, algorithms: int, ranks_per_node: int | None) -> int:
+    cell = case.cell
+    here = cell.ranks if ranks_per_node is None else min(cell.ranks, ranks_per_node)
+    root = sizes(case, rank=0, size=cell.ranks, root=0)
+    other = sizes(case, rank=1, size=cell.ranks, root=0)
+    buffers = sum(root) + (here - 1) * sum(other)
+    results = root[1] + (here - 1) * other[1]
+    return here * RANK_BYTES + algorithms * buffers + results // ITEMSIZE[cell.dtype] * CHECK_BYTES
 
 
 def check(cases: Iterable[Case], ranks_per_node: int | None = None) -> None:

@@ -24,11 +24,15 @@ LEAST_ROUNDS = 3
 
 @dataclass
 class Series:
-    """What one case has collected: per-block medians and all per-iteration times, seconds (max over ranks)."""
+    """What one case has collected: per-block medians and all per-iteration times, seconds (max over ranks).
+
+    ``spans`` holds the block medians of last end − first start over all ranks, where they share a clock.
+    """
 
     block_iterations: int = MIN_BLOCK
     blocks: list[float] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
+    spans: list[float] = field(default_factory=list)
     alive: bool = True
 
     def add(self, times: Times) -> None:

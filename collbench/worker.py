@@ -56,14 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--thread-level", default="single")
     options = parser.parse_args(argv)
     try:
-        MPI = start.start(options.thread_level)  # noqa: N806 - the module's usual name
+        MPI = start.start(options.thread_level)
     except (ImportError, CollbenchError) as error:
         print(f"collbench.worker: MPI cannot be loaded: {error}", file=sys.stderr)
         return EXIT_NO_MPI
     return run(MPI, options.plan, options.ranks)
 
 
-def run(MPI: Any, plan_file: Path, ranks: int) -> int:  # noqa: N803 - the module's usual name
+def run(MPI: Any, plan_file: Path, ranks: int) -> int:
     """Measure the plan with the ranks that are here."""
     comm = MPI.COMM_WORLD
     if comm.Get_size() != ranks:
@@ -94,7 +94,7 @@ def run(MPI: Any, plan_file: Path, ranks: int) -> int:  # noqa: N803 - the modul
     return 0
 
 
-def _share(MPI: Any, comm: Any, data: bytes) -> dict[str, Any]:  # noqa: N803
+def _share(MPI: Any, comm: Any, data: bytes) -> dict[str, Any]:
     """Give every rank the plan that rank 0 read."""
     size = np.array([len(data)], dtype=np.int64)
     comm.Bcast(size, root=0)
@@ -104,7 +104,7 @@ def _share(MPI: Any, comm: Any, data: bytes) -> dict[str, Any]:  # noqa: N803
     return plan
 
 
-def _missing_settings(MPI: Any, comm: Any, settings: Mapping[str, str]) -> str:  # noqa: N803
+def _missing_settings(MPI: Any, comm: Any, settings: Mapping[str, str]) -> str:
     """Return the planned variables that some rank does not see as planned; empty when all do."""
     names = sorted(settings)
     seen = np.array([os.environ.get(n) == settings[n] for n in names], dtype=np.int64)
@@ -113,7 +113,7 @@ def _missing_settings(MPI: Any, comm: Any, settings: Mapping[str, str]) -> str: 
     return ", ".join(n for n, ok in zip(names, everywhere, strict=True) if not ok)
 
 
-def _texts(MPI: Any, comm: Any, text: str) -> list[str]:  # noqa: N803
+def _texts(MPI: Any, comm: Any, text: str) -> list[str]:
     """Return every rank's text, on every rank (fixed-width bytes; nothing is pickled)."""
     width = 256
     mine = np.frombuffer(text.encode()[:width].ljust(width, b"\0"), dtype=np.uint8).copy()
@@ -122,7 +122,7 @@ def _texts(MPI: Any, comm: Any, text: str) -> list[str]:  # noqa: N803
     return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in everyone]
 
 
-def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology, list[int], list[int], bool]:  # noqa: N803
+def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology, list[int], list[int], bool]:
     """Return the shape, each rank's node, the real node of each rank, and whether any node has fewer cores than ranks."""
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
     lowest = np.array([comm.Get_rank()], dtype=np.int64)
@@ -153,7 +153,7 @@ def _virtual(ranks: int, nodes: int) -> list[int]:
 
 def _launch(
     MPI: Any, control: Any, plan: Mapping[str, Any], writer: RunWriter | None, status: Status
-) -> None:  # noqa: N803
+) -> None:
     lib = library.identify(MPI)
     topology, node_of, _real, crowded = _topology(MPI, control, plan.get("virtual_nodes"))
     hosts = _texts(MPI, control, socket.gethostname())
@@ -259,7 +259,7 @@ def _alive(pid: int) -> bool:
 
 
 def _launch_line(
-    MPI: Any,  # noqa: N803
+    MPI: Any,
     plan: Mapping[str, Any],
     lib: library.Library,
     topology: Topology,

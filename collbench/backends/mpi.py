@@ -8,16 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from collbench.collectives import COLLECTIVES
 from collbench.errors import CollbenchError
-from collbench.mpi import calls, check, proof, switch, timed
+from collbench.mpi import calls, check, switch, timed
 from collbench.mpi.library import Library
 from collbench.plan import proof_key
-from collbench.portable import run as portable
 from collbench.profile import Sampling
 from collbench.records import Case, Evidence, Measurement
-from collbench.samplers import Race, Series, block_length, doubts, percentiles
+from collbench.samplers import Race, Series, Times, block_length, doubts, percentiles
 
 Line = Mapping[str, Any]
+
+WINDOW_FACTOR, WINDOW_EXTRA_S = 1.5, 5e-6
+"""A start window is this many calls long, plus what the spin needs."""
+LEAST_VALID = 0.5
+LONGEST_WINDOW_S = 1.0
 
 
 @dataclass
@@ -64,11 +69,25 @@ class Session:
 
 @dataclass
 class Ready:
-    """A case that passed its checks and can be timed."""
+    """A case that passed its checks and can be timed.
+
+    Attributes:
+        case: what was asked for.
+        call: prepared buffers and arguments.
+        evidence: which algorithm runs.
+        length: calls in one block.
+        window_s: distance of the start windows (sync "window" only).
+        calls: timed calls so far, so that rotation goes on from block to block.
+        late: of them, how many missed their window and were left out.
+    """
 
     case: Case
     call: calls.Call
     evidence: Evidence
+    length: int = 3
+    window_s: float = 0.0
+    calls: int = 0
+    late: int = 0
 
 
 def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> None:
@@ -81,12 +100,12 @@ def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> No
     if not ready:
         return
     race = _race(session.sampling, ready)
-    lengths = _estimate(session, ready, race)
+    _estimate(session, ready, race)
     while True:
         order = _agree(session, race.order() if session.first else [], len(ready))
         if not order:
             break
-        _round(session, ready, race, order, lengths)
+        _round(session, ready, race, order)
         late = time.monotonic() - started > share_s
         if session.first and race.end_round(out_of_time=late):
             for series in race.series:
@@ -120,8 +139,12 @@ def _call(session: Session, case: Case) -> calls.Call:
     comm = session.switch.select(case)
     if case.provider != "portable":
         return calls.prepare(session.MPI, comm, case)
+    from collbench.portable import run as portable
+
     prepared = portable.prepare(session.MPI, comm, case, node_of=session.node_of)
-    return calls.Call.from_pointer(prepared.function_address, prepared.state_address, prepared)
+    return calls.Call.from_pointer(
+        prepared.function_address, prepared.state_address, prepared, sync_comm=comm, buffers=prepared.buffers
+    )
 
 
 def _fail(session: Session, case: Case, reason: str, detail: str) -> None:
@@ -143,6 +166,10 @@ def _evidence(session: Session, case: Case) -> Evidence:
     key = proof_key(case)
     if key not in session.evidence:
         comm = session.switch.select(case)
+        try:
+            from collbench.mpi import proof
+        except ImportError:
+            return Evidence()
         session.evidence[key] = proof.prove(session.MPI, comm, case, session.library, monitoring=False)
         session.switch.select(case)
     return session.evidence[key]
@@ -153,6 +180,8 @@ def prove_case(session: Session, case: Case, *, monitoring: bool) -> None:
     session.beat(case, session.timeout_s)
     try:
         comm = session.switch.select(case)
+        from collbench.mpi import proof
+
         found = proof.prove(session.MPI, comm, case, session.library, monitoring=monitoring)
     except CollbenchError as error:
         found = Evidence("unknown", detail=str(error))
@@ -180,8 +209,8 @@ def _race(sampling: Sampling, ready: Sequence[Ready]) -> Race:
     )
 
 
-def _estimate(session: Session, ready: Sequence[Ready], race: Race) -> list[int]:
-    """Return the block length of each case from a few timed calls; the same on every rank."""
+def _estimate(session: Session, ready: Sequence[Ready], race: Race) -> None:
+    """Set the block length (and window) of each case from a few timed calls; the same on every rank."""
     longest = np.zeros(len(ready))
     for index, entry in enumerate(ready):
         session.beat(entry.case, session.timeout_s)
@@ -191,12 +220,12 @@ def _estimate(session: Session, ready: Sequence[Ready], race: Race) -> list[int]
     agreed = np.zeros_like(longest)
     session.control.Allreduce(longest, agreed, op=session.MPI.MAX)
     sampling = session.sampling
-    lengths = [block_length(float(t), sampling.block_s) for t in agreed]
-    if sampling.mode == "fixed" and sampling.iterations:
-        lengths = [min(sampling.iterations, max(n, math.ceil(sampling.iterations / 20))) for n in lengths]
-    for series, n in zip(race.series, lengths, strict=True):
-        series.block_iterations = n
-    return lengths
+    for entry, series, call_s in zip(ready, race.series, agreed, strict=True):
+        entry.length = block_length(float(call_s), sampling.block_s)
+        if sampling.mode == "fixed" and sampling.iterations:
+            entry.length = math.ceil(sampling.iterations / sampling.max_rounds)
+        entry.window_s = WINDOW_FACTOR * float(call_s) + WINDOW_EXTRA_S
+        series.block_iterations = entry.length
 
 
 def _agree(session: Session, order: list[int], count: int) -> list[int]:
@@ -209,50 +238,68 @@ def _agree(session: Session, order: list[int], count: int) -> list[int]:
     return [int(i) for i in message[1 : 1 + message[0]]]
 
 
-def _round(
-    session: Session, ready: Sequence[Ready], race: Race, order: Sequence[int], lengths: Sequence[int]
-) -> None:
+def _round(session: Session, ready: Sequence[Ready], race: Race, order: Sequence[int]) -> None:
     """Time one block of each case, reduce over ranks (max) and hand the times to the race on rank 0."""
-    total = sum(lengths[i] for i in order)
-    # One reduction serves the round: durations, then ends, then negated starts (for the global span).
-    own = np.zeros((3, total))
+    # One reduction serves the round: durations, ends, negated starts (for the global span), missed windows.
+    own = np.zeros((4, sum(ready[i].length for i in order)))
     errors = np.zeros(len(ready), dtype=np.int64)
-    details = {}
+    details: dict[int, str] = {}
     at = 0
     for index in order:
-        entry, n = ready[index], lengths[index]
+        entry = ready[index]
+        part = slice(at, at + entry.length)
+        at += entry.length
         session.beat(entry.case, session.timeout_s)
         session.switch.select(entry.case)
         try:
-            start, end = timed.block(entry.call, n, sync=session.sync)
-            own[0, at : at + n] = end - start
-            own[1, at : at + n] = end
-            own[2, at : at + n] = -start
+            found = timed.block(
+                entry.call, entry.length, sync=session.sync, window_s=entry.window_s, first=entry.calls
+            )
         except timed.MpiCallError as error:
-            errors[index] = 1
-            details[index] = str(error)
-        at += n
+            errors[index], details[index] = 1, str(error)
+        else:
+            own[:, part] = found.end_ns - found.start_ns, found.end_ns, -found.start_ns, found.late
+        entry.calls += entry.length
     most = np.zeros_like(own)
-    session.control.Reduce(own, most, op=session.MPI.MAX, root=0)
+    session.control.Allreduce(own, most, op=session.MPI.MAX)
     failed = np.zeros_like(errors)
     session.control.Allreduce(errors, failed, op=session.MPI.MAX)
-    if not session.first:
-        return
     at = 0
     for index in order:
-        n = lengths[index]
+        entry = ready[index]
+        block = most[:, at : at + entry.length]
+        at += entry.length
         if failed[index]:
             race.retire(index)
             race.series[index].blocks.clear()
-            _fail(session, ready[index].case, "mpi_error", details.get(index, "an MPI error on another rank"))
+            _fail(session, entry.case, "mpi_error", details.get(index, "an MPI error on another rank"))
         else:
-            race.series[index].add(most[0, at : at + n] * 1e-9)
-        at += n
+            _keep(session, entry, race, index, block)
+
+
+def _keep(session: Session, entry: Ready, race: Race, index: int, block: Times) -> None:
+    """Add the valid iterations of a block; widen the window where too many ranks came late."""
+    valid = block[3] == 0
+    entry.late += int((~valid).sum())
+    if valid.any():
+        race.series[index].add(block[0, valid] * 1e-9)
+        race.series[index].spans.append(float(np.median(block[1, valid] + block[2, valid])) * 1e-9)
+    if valid.mean() < LEAST_VALID:
+        entry.window_s *= 2
+        if entry.window_s > LONGEST_WINDOW_S:
+            race.retire(index)
+            race.series[index].blocks.clear()
+            _fail(session, entry.case, "window_missed", f"{entry.late} of {entry.calls} calls started late")
 
 
 def _row(session: Session, entry: Ready, series: Series, race: Race) -> Line:
     times = np.concatenate(series.times)
     extra: dict[str, Any] = {"stopped_by": race.stopped_by, "rounds": len(series.blocks)}
+    if COLLECTIVES[entry.case.cell.collective].rooted and len(set(session.node_of)) == 1:
+        # The root leaves early: first start to last end, on the node's one clock.
+        extra["span_s"] = round(float(np.median(series.spans)), 12)
+    if session.sync == "window":
+        extra["late_share"] = entry.late / max(1, entry.calls)
     overhead = timed.overhead_s(session.MPI) if timed.timer_name() != "c" else None
     if overhead is not None:
         extra["overhead_s"] = overhead

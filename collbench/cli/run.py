@@ -19,7 +19,6 @@ from collbench.backends import BACKENDS
 from collbench.cli import options as opt
 from collbench.errors import EXIT_UNANSWERED, UnansweredError, UsageError
 from collbench.mpi import probe
-from collbench.portable import run as portable
 from collbench.reports.progress import LiveProgress, PlainProgress
 from collbench.runfile import RunWriter
 from collbench.units import format_duration
@@ -137,7 +136,7 @@ def _make_plan(job: resume.Job, found: installation.Installation) -> plan.Plan:
         library=found.library,
         version=found.version,
         ranks_per_node=per_node,
-        portable_reason=portable.available(),
+        portable_reason=None,
     )
 
 

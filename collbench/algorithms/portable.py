@@ -1,0 +1,2 @@
+from collbench.algorithms import Algorithm
+ALGORITHMS: tuple[Algorithm, ...] = ()
