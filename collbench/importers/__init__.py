@@ -1,5 +1,6 @@
 """Importers of other tools' results: one file a format, found by content. An importer is one file and one row here."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,14 +17,14 @@ class Importer:
     Attributes:
         name: as ``--format`` takes it.
         summary: one line for ``collbench list formats``.
-        detect: first lines of a file (cleaned) → is it this format? Never True for a binary format's text.
+        detect: beginning of a file as text → is it this format?
         read: file and options → what it holds.
         magic: first bytes of a binary format; empty for text.
     """
 
     name: str
     summary: str
-    detect: Callable[[list[str]], bool]
+    detect: Callable[[str], bool]
     read: Callable[[Source, Options], Imported]
     magic: bytes = b""
 
@@ -33,12 +34,12 @@ FORMATS = Registry(
     {
         "collbench-export": "collbench.importers.export_file:FORMAT",
         "nccl-tests-json": "collbench.importers.nccl_json:FORMAT",
+        "rccl-tests": "collbench.importers.nccl_tests:RCCL",
+        "nccl-tests": "collbench.importers.nccl_tests:FORMAT",
         "all-reduce-bench": "collbench.importers.all_reduce_bench:FORMAT",
         "pico-log": "collbench.importers.pico_log:FORMAT",
         "imb": "collbench.importers.imb:FORMAT",
         "osu": "collbench.importers.osu:FORMAT",
-        "rccl-tests": "collbench.importers.nccl_tests:RCCL",
-        "nccl-tests": "collbench.importers.nccl_tests:FORMAT",
         "csv": "collbench.importers.mapping:FORMAT",
     },
 )
@@ -53,8 +54,7 @@ def detect(source: Source) -> Importer:
     """
     data = source.peek()
     head = source.head()
-    for name in FORMATS:
-        importer: Importer = FORMATS[name]
+    for importer in _all():
         if (importer.magic and data.startswith(importer.magic)) or importer.detect(head):
             return importer
     if not data.strip():
@@ -63,6 +63,11 @@ def detect(source: Source) -> Importer:
         f"{source.name} is in no format that collbench knows ({', '.join(FORMATS)}): "
         "force one with --format, or describe a CSV or TSV file with --mapping"
     )
+
+
+@functools.cache
+def _all() -> tuple[Importer, ...]:
+    return tuple(FORMATS[name] for name in FORMATS)
 
 
 def read(source: Source, options: Options, form: str | None = None) -> Imported:

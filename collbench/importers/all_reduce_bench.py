@@ -18,9 +18,9 @@ _RANKS = re.compile(r"\bover (\d{1,8}) ranks")
 _TRIALS = re.compile(r"/ (\d{1,7}) trials")
 
 
-def detect(head: list[str]) -> bool:
+def detect(head: str) -> bool:
     """Say whether a line is the table's header."""
-    return any(map(_SIGN.match, head))
+    return "payload" in head and any(_SIGN.match(line) for line in head.splitlines() if "payload" in line)
 
 
 def read(source: Source, options: Options) -> Imported:
@@ -81,7 +81,7 @@ def _finish(
         imported.remarks.append(f"line {line}: refused, one rank measures no communication")
         return
     nodes, each = hints.per_node(known, options)
-    provider = hints.provider_named(options.library) if options.library else "nccl"
+    provider = hints.gpu_provider(options, "nccl")
     imported.tables.append(
         Table(
             tool="all_reduce_bench", provider=provider, ranks=known, nodes=nodes, ranks_per_node=each,
@@ -90,7 +90,7 @@ def _finish(
                 for size, _, algbw, _ in rows
             ],
             rank_reduction="max", sync="unknown", timer="all_reduce_bench", file=imported.file, line=line,
-            memory="cuda", library={"name": provider, "version": None, "string": provider},
+            memory="rocm" if provider == "rccl" else "cuda", library={"name": provider, "version": None, "string": provider},
         )
     )  # fmt: skip
 

@@ -19,10 +19,10 @@ _NEEDED = ("collective", "ranks", "nbytes", "provider", "algorithm", "time_s")
 _MAGIC = b"PAR1"
 
 
-def detect(head: list[str]) -> bool:
+def detect(head: str) -> bool:
     """Say whether the first line names the columns of an export."""
-    first = next((line for line in head if line.strip()), "")
-    return set(_NEEDED) <= {cell.strip().strip('"') for cell in first.split(",")}
+    first = head.lstrip("\ufeff\r\n").partition("\n")[0]
+    return len(first) < 10_000 and set(_NEEDED) <= {cell.strip().strip('"') for cell in first.split(",")}
 
 
 def read(source: Source, options: Options) -> Imported:

@@ -163,3 +163,9 @@ def per_node(ranks: int, options: Options) -> tuple[int | None, int | None]:
 def need(name: str, file: str, what: str, option: str) -> UsageError:
     """Return the error for something indispensable that a log does not say."""
     return UsageError(f"{file}: {what} does not say {name}: add {option}")
+
+
+def gpu_provider(options: Options, told: str) -> str:
+    """Return ``nccl`` or ``rccl``: as ``--library`` says, which otherwise names the MPI library of other files."""
+    named = provider_named(options.library) if options.library else told
+    return named if named in ("nccl", "rccl") else told

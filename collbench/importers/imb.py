@@ -22,7 +22,7 @@ _RATES = {"uniband": 1, "biband": 2}
 _BLOCK = re.compile(r"^\s*#\s*Benchmarking\s+(\S+)")
 _PROCESSES = re.compile(r"#processes = (\d+)")
 _GROUPS = re.compile(r"\(\s*(\d+) groups? of (\d+) processes")
-_SIGN = re.compile(r"Intel ?\(R\) MPI Benchmarks|^\s*#\s*Benchmarking\s+\w+\s*$|#bytes\s+#repetitions")
+_SIGN = re.compile(r"#bytes[ \t]+#repetitions|#\s*Benchmarking\s+\w+\s*\n|#\s+Intel ?\(R\) MPI Benchmarks")
 _TYPES = {
     "MPI_BYTE": "uint8",
     "MPI_CHAR": "int8",
@@ -46,9 +46,10 @@ class _Block:
     rows: list[tuple[int, list[float]]] = field(default_factory=list)
 
 
-def detect(head: list[str]) -> bool:
-    """Say whether the lines are IMB output."""
-    return any(map(_SIGN.search, head))
+def detect(head: str) -> bool:
+    """Say whether the text is IMB output."""
+    signs = ("#bytes", "# Benchmarking ", "MPI Benchmarks")
+    return any(sign in head for sign in signs) and _SIGN.search(head) is not None
 
 
 def read(source: Source, options: Options) -> Imported:

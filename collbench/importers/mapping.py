@@ -113,7 +113,7 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def detect(_head: list[str]) -> bool:
+def detect(_head: str) -> bool:
     """Say no: a CSV file is only read with a mapping."""
     return False
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from collbench.errors import UsageError
 from collbench.records import Evidence, Params
 
 UNKNOWN = Evidence()
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""The empty mapping that rows share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,9 @@ class Row(NamedTuple):
     memory: str | None = None
     evidence: Evidence = UNKNOWN
     iterations: int | None = None
-    percentiles_s: Mapping[str, float] = {}
+    percentiles_s: Mapping[str, float] = NOTHING
     warnings: tuple[Mapping[str, Any], ...] = ()
-    extra: Mapping[str, Any] = {}
+    extra: Mapping[str, Any] = NOTHING
 
 
 @dataclass(slots=True)

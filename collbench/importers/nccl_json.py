@@ -16,10 +16,9 @@ from collbench.importers.source import Source
 _STATS = {"min_us": "i_min", "max_us": "i_max", "p99_us": "i_p99"}
 
 
-def detect(head: list[str]) -> bool:
+def detect(head: str) -> bool:
     """Say whether the text begins as nccl-tests' JSON does."""
-    start = "\n".join(head[:200])[:20000].lstrip("\ufeff \n\t")
-    return start.startswith("{") and '"nccl_version"' in "\n".join(head)
+    return head[:1000].lstrip("\ufeff \r\n\t").startswith("{") and '"nccl_version"' in head
 
 
 def read(source: Source, options: Options) -> Imported:
@@ -103,7 +102,7 @@ def _devices(raw: RawTable, devices: Any) -> None:
             host, group = str(device.get("hostname")), _count(device.get("group"), 0)
             start = min(max(device["rank"], 0), hints.MAX_RANKS)
             each = raw.per_process if start % raw.per_process == 0 else 1
-            raw.devices += [(start + i, host, group) for i in range(min(each, 64))]
+            raw.devices += [(str(start + i), host, str(group)) for i in range(min(each, 64))]
 
 
 def _count(value: Any, default: int = 1) -> int:

@@ -13,7 +13,7 @@ from collbench.importers.nccl_log import NcclLog
 from collbench.importers.nccl_rows import Half, RawRow
 from collbench.records import ITEMSIZE
 
-Device = tuple[int, str, int]
+Device = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class RawTable:
         line: line of the header, or of the first row.
         header: column names; empty where there is no header line.
         name: collective by the test's own name; None when unknown.
-        devices: (rank, host, group) of the device lines, in order.
+        devices: (rank, host, group) of the device lines as printed, in order.
         gpu: device name.
         processes: number of processes from a command line.
         per_node: processes per node from a command line.
@@ -98,19 +98,24 @@ def shape(raw: RawTable, log: NcclLog, options: Options, file: str) -> Shape:
 
 
 def _devices(devices: Sequence[Device], rows: Sequence[RawRow]) -> Shape | None:
-    if not devices:
+    """Return what the device lines tell; None when they are missing, damaged, or at odds with the rows."""
+    try:
+        ranks = [int(rank) for rank, _, _ in devices]
+    except ValueError:
         return None
-    groups = Counter(group for _, _, group in devices)
-    ordered = sorted({(rank, host) for rank, host, group in devices})
+    if not ranks or not 0 <= min(ranks) <= max(ranks) < hints.MAX_RANKS:
+        return None
+    groups = Counter([group for _, _, group in devices])
+    if len(groups) == 1 and ranks == list(range(len(ranks))):
+        return _placed([host for _, host, _ in devices])
+    ordered = sorted({(rank, host) for rank, (_, host, _) in zip(ranks, devices, strict=True)})
     highest = ordered[-1][0] + 1
-    whole = len(ordered) == highest and len({rank for rank, _ in ordered}) == highest
-    if len(groups) > 1 and whole and len(set(groups.values())) == 1:
-        first = [(rank, host) for rank, host, group in sorted(devices) if group == devices[0][2]]
-        sizes = tuple(Counter(host for _, host in first).values())
-        return Shape(len(first), len(sizes), max(sizes), sizes, len(groups))
-    if whole:
-        sizes = tuple(Counter(host for _, host in ordered).values())
-        return Shape(highest, len(sizes), max(sizes), sizes)
+    if len(ordered) == highest == len({rank for rank, _ in ordered}):
+        if len(groups) > 1 and len(set(groups.values())) == 1:
+            own = devices[0][2]
+            first = sorted((r, host) for r, (_, host, g) in zip(ranks, devices, strict=True) if g == own)
+            return _placed([host for _, host in first], len(groups))
+        return _placed([host for _, host in ordered])
     told = shares(rows) or ranks_by_ratio(rows)
     if highest < 2 or (told is not None and told != highest):
         return None
@@ -118,6 +123,11 @@ def _devices(devices: Sequence[Device], rows: Sequence[RawRow]) -> Shape | None:
     if borders is None:
         return Shape(highest)
     return Shape(highest, len(borders), max(borders), borders)
+
+
+def _placed(hosts: Sequence[str], groups: int = 1) -> Shape:
+    sizes = tuple(Counter(hosts).values())
+    return Shape(len(hosts), len(sizes), max(sizes), sizes, groups)
 
 
 def _borders(ordered: Sequence[tuple[int, str]]) -> tuple[int, ...] | None:

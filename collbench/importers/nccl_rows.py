@@ -16,6 +16,8 @@ TYPES = {
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d$")
 _TIME = {"time", "cputime"}
+_UNCHECKED = frozenset(("N/A", "n/a", "-"))
+_INF = math.inf
 
 
 class Half(NamedTuple):
@@ -146,13 +148,16 @@ def read_row(line: int, tokens: Sequence[str], columns: Columns) -> RawRow:
     if size < 0 or count < 0 or size >= 1 << 62:
         raise BadRowError("size out of range")
     root = _root(tokens[columns.root]) if columns.root is not None else None
-    halves = [_read_half(tokens, half, size) if half else None for half in columns.halves]
-    out, inside = halves if len(halves) == 2 else (halves[0], None)
+    halves = columns.halves
+    first = _read_half(tokens, halves[0], size) if halves[0] is not None else None
+    second = _read_half(tokens, halves[1], size) if len(halves) == 2 and halves[1] is not None else None
     redop = tokens[columns.redop] if columns.redop is not None else None
-    return RawRow(line, size, count, TYPES[tokens[2]], redop, root, out, inside)
+    return RawRow(line, size, count, TYPES[tokens[2]], redop, root, first, second)
 
 
 def _root(word: str) -> int:
+    if word == "-1":
+        return -1
     try:
         root = int(word)
     except ValueError:
@@ -169,11 +174,11 @@ def _read_half(
     try:
         time_us, algbw, busbw = float(tokens[at_time]), float(tokens[at_algbw]), float(tokens[at_busbw])
         word = tokens[at_wrong]
-        wrong = None if word in ("N/A", "n/a", "-") else float(word)
+        wrong = 0.0 if word == "0" else (None if word in _UNCHECKED else float(word))
         stats = tuple([(name, float(tokens[i])) for name, i in extra]) if extra else ()
     except ValueError:
         raise BadRowError("a word in a column of numbers is none") from None
-    if not (0 < time_us < math.inf and 0 <= algbw < math.inf and 0 <= busbw < math.inf):
+    if not (0 < time_us < _INF and 0 <= algbw < _INF and 0 <= busbw < _INF):
         raise BadRowError("time or bandwidth is not a positive number")
     # algbw is size/time, printed with two decimals or less: half a unit in the last place of both may be lost.
     expected = size / time_us / 1e3

@@ -2,11 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from collbench.collectives import COLLECTIVES
 from collbench.importers import hints, nccl_log, nccl_resolve
-from collbench.importers.model import Imported, Options, Row, Table, printable
+from collbench.importers.model import NOTHING, UNKNOWN, Imported, Options, Row, Table, printable
 from collbench.importers.nccl_log import NcclLog
 from collbench.importers.nccl_resolve import RawTable, Shape
 from collbench.importers.nccl_rows import Half, RawRow
@@ -89,27 +88,7 @@ def finish(raw: RawTable, log: NcclLog, context: Context, imported: Imported) ->
     name = nccl_resolve.name(raw, log, shape.ranks, context.options, context.file)
     context.tables += 1
     table = _table(raw, log, context, shape)
-    algorithm, params = nccl_log.requested(table.environment, name)
-    failed_checks = bool(raw.out_of_bounds) and not any(
-        _wrong(h, r, raw.header) for r in raw.rows for h in _both(r)
-    )
-    for row in raw.rows:
-        for half, in_place in ((row.out, False), (row.inside, True)):
-            if half is not None:
-                table.rows.append(
-                    _row(
-                        raw,
-                        row,
-                        half,
-                        name,
-                        shape,
-                        log,
-                        algorithm,
-                        params,
-                        in_place=in_place,
-                        oob=failed_checks,
-                    )
-                )
+    table.rows = _rows(raw, name, shape.ranks, log, *nccl_log.requested(table.environment, name))
     if not raw.ended:
         imported.remarks.append(f"line {raw.line}: the table has no footer (cut off or an excerpt)")
     imported.tables.append(table)
@@ -121,14 +100,14 @@ def _both(row: RawRow) -> list[Half]:
 
 def _table(raw: RawTable, log: NcclLog, context: Context, shape: Shape) -> Table:
     rccl = context.tool == "rccl-tests" or log.library == "rccl"
-    provider = "rccl" if rccl else "nccl"
+    provider = hints.gpu_provider(context.options, "rccl" if rccl else "nccl")
     version = log.version or context.version
     nodes, each = shape.nodes, shape.ranks_per_node
     if nodes is None:
         nodes, each = hints.per_node(shape.ranks, context.options)
     table = Table(
         tool=context.tool,
-        provider=hints.provider_named(context.options.library) if context.options.library else provider,
+        provider=provider,
         ranks=shape.ranks,
         rows=[],
         rank_reduction=raw.reduction,
@@ -140,7 +119,7 @@ def _table(raw: RawTable, log: NcclLog, context: Context, shape: Shape) -> Table
         ranks_per_node=each,
         node_sizes=shape.node_sizes,
         groups=shape.groups,
-        memory="rocm" if rccl else "cuda",
+        memory="rocm" if provider == "rccl" else "cuda",
         library={"name": provider, "version": version, "string": f"{provider.upper()} {version or '?'}"},
         gpu=raw.gpu,
         environment=dict(log.environment),
@@ -152,32 +131,34 @@ def _table(raw: RawTable, log: NcclLog, context: Context, shape: Shape) -> Table
     return table
 
 
-def _row(
-    raw: RawTable, row: RawRow, half: Half, name: str, shape: Shape, log: NcclLog, algorithm: str, params: Params,
-    *, in_place: bool, oob: bool,
-) -> Row:  # fmt: skip
-    evidence, extra = nccl_log.evidence(log, name, row.size, shape.ranks, algorithm)
-    reason, detail = _failure(row, half, raw.header, oob=oob)
-    fields: dict[str, Any] = dict(extra)
-    if row.root is not None and row.root >= 0 and COLLECTIVES[name].rooted:
-        fields["root"] = row.root
-    op = row.redop or ("sum" if COLLECTIVES[name].reduces else None)
-    return Row(
-        collective=name,
-        nbytes=row.size,
-        time_s=None if reason else half.time_us * 1e-6,
-        reason=reason,
-        detail=detail,
-        in_place=in_place,
-        dtype=row.dtype,
-        op=op if COLLECTIVES[name].reduces else None,
-        algorithm=algorithm,
-        params=params,
-        evidence=evidence,
-        iterations=raw.iterations,
-        percentiles_s={_STATS[n]: v * 1e-6 for n, v in half.stats if n in _STATS},
-        extra=fields,
-    )
+def _rows(raw: RawTable, name: str, ranks: int, log: NcclLog, algorithm: str, params: Params) -> list[Row]:
+    """Return a row for each half; what all share is looked up once."""
+    reduces, rooted = COLLECTIVES[name].reduces, COLLECTIVES[name].rooted
+    bounds = bool(raw.out_of_bounds) and not any(_wrong(h, r, raw.header) for r in raw.rows for h in _both(r))
+    rows = []
+    for row in raw.rows:
+        found = UNKNOWN, NOTHING
+        if log.tuning:
+            found = nccl_log.evidence(log, name, row.size, ranks, algorithm)
+        extra = (
+            {**found[1], "root": row.root} if rooted and row.root is not None and row.root >= 0 else found[1]
+        )
+        op = (row.redop or "sum") if reduces else None
+        for half, in_place in ((row.out, False), (row.inside, True)):
+            if half is None:
+                continue
+            reason = detail = ""
+            if bounds or half.wrong or row.size == 0:
+                reason, detail = _failure(row, half, raw.header, oob=bounds)
+            stats = {_STATS[n]: v * 1e-6 for n, v in half.stats if n in _STATS} if half.stats else NOTHING
+            time_s = None if reason else half.time_us * 1e-6
+            rows.append(
+                Row(
+                    name, row.size, time_s, reason, detail, in_place, row.dtype, op, algorithm, None, params, None,
+                    found[0], raw.iterations, stats, (), extra,
+                )
+            )  # fmt: skip
+    return rows
 
 
 def _failure(row: RawRow, half: Half, header: tuple[str, ...], *, oob: bool) -> tuple[str, str]:

@@ -9,41 +9,24 @@ from collbench.importers import nccl_rows as rows
 from collbench.importers.model import Imported, Options
 from collbench.importers.nccl_log import LOG, NcclLog
 from collbench.importers.nccl_resolve import RawTable
+from collbench.importers.nccl_sign import detect, detect_rccl
 from collbench.importers.nccl_split import Piece, Split, stitch
 from collbench.importers.nccl_table import Context, finish
 from collbench.importers.source import Source
 
-_SIGN = re.compile(
-    r"^\W*(?:size\s+count\s+type|nThread \d+ nGpus \d+ minBytes|nccl-tests version|Collective test starting)"
-    r"|^rccl-tests: "
-    r"|^\s*\d+\s+\d+\s+(?:float|double|half|bfloat16|u?int(?:8|32|64))\s+(?:(?:sum|prod|min|max|avg|none)\s+)?"
-    r"(?:-?\d+\s+)?\d+(?:\.\d+)?\s+\d+\.\d+\s+\d+\.\d+\s+(?:\S+\s+)\d"
-    r"|^\s+Rank\s+\d+ Pid\s+\d+ on |^#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid "
-)
 _WORDS = frozenset(
     ("Rank", "nThread", "size", "Using", "Out", "Avg", "Collective", "nccl-tests", "rccl-tests:", "Blocking")
 )
 _REDUCTIONS = {"0": "rank0", "1": "avg", "2": "min", "3": "max"}
 _AVERAGE = re.compile(r"_perf\b.*?\s(?:-a|--average)[ =]?([0-3])\b")
 _GPUS = re.compile(r"_perf\b.*?\s(?:-g|--ngpus)[ =]?(\d{1,4})\b")
+_TROUBLE = ("fail", "error:", "fault", "ABORT", "noticed")
 _HEADING = re.compile(r"\b(NCCL_ALGO|NCCL_PROTO|ALGO|PROTO|GPUS|NGPUS|RANKS)=(\S+)")
 _TASKS = re.compile(r"\b(?:SLURM_NTASKS|SLURM_NPROCS)=(\d{1,8})\b")
-_FAILURES = ("Test failure", "Test NCCL failure", "Test CUDA failure", "start failed on", "srun: error:",
-             "Segmentation fault", "MPI_ABORT", "prterun noticed", "mpirun noticed")  # fmt: skip
-
-
-def detect(head: list[str]) -> bool:
-    """Say whether the lines hold an nccl-tests table, header or row."""
-    return any(map(_SIGN.search, head)) or any(
-        "NCCL INFO" in line or "Test NCCL failure" in line or "CXI alloc failed" in line for line in head
-    )
-
-
-def detect_rccl(head: list[str]) -> bool:
-    """Say whether the lines are rccl-tests output."""
-    return detect(head) and any(
-        line.lstrip("# ").startswith("rccl-tests") or "RCCL version" in line for line in head
-    )
+_FAILURE = re.compile(
+    "Test failure|Test NCCL failure|Test CUDA failure|start failed on|srun: error:|Segmentation fault|MPI_ABORT"
+    "|(?:prterun|mpirun) noticed"
+)
 
 
 def read(source: Source, options: Options) -> Imported:
@@ -72,6 +55,7 @@ class _Reader:
         self.next = RawTable()
         self.table: RawTable | None = None
         self.layouts: dict[int, rows.Columns] = {}
+        self.width = 0
         self.split: Split | None = None
         self.aborted = ""
 
@@ -80,12 +64,18 @@ class _Reader:
         for batch in self.source.batches():
             for line in batch:
                 number += 1
-                tokens = line.split()
-                if tokens:
+                # A log of a large machine is nearly all device lines: kept as words, converted when needed.
+                if line[:7] == "#  Rank":
+                    words = line.split(None, 9)
+                    if len(words) > 9 and words[7] == "on" and self.next.gpu is not None:
+                        self.next.devices.append((words[2], words[8], words[4]))
+                    else:
+                        self.device(line.split()[1:])
+                elif tokens := line.split():
                     feed(number, line, tokens)
         self.drop_split(last=True)
         self.close()
-        self.conclude()
+        self.context.conclude(self.imported, self.next, self.aborted)
         return self.imported
 
     def feed(self, number: int, line: str, tokens: list[str]) -> None:
@@ -143,7 +133,7 @@ class _Reader:
         try:
             at = words.index("on", 3)
             grouped = words[2] == "Group"
-            self.next.devices.append((int(words[1][:9]), words[at + 1], int(words[3][:9]) if grouped else 0))
+            self.next.devices.append((words[1], words[at + 1], words[3] if grouped else "0"))
         except (ValueError, IndexError):
             return
         if self.next.gpu is None:
@@ -168,15 +158,24 @@ class _Reader:
         """Begin a table under its column line."""
         self.close()
         self.layouts = rows.columns_of(words)
+        self.width = max(self.layouts, default=0)
         self.open(number, tuple(words))
 
     def open(self, number: int, header: tuple[str, ...]) -> None:
         self.table = replace(self.next, line=number, header=header, cpu_time="cputime" in header, rows=[])
         if not header:
-            self.layouts = {}
+            self.layouts, self.width = {}, 0
 
     def numbers(self, number: int, line: str, tokens: list[str]) -> None:
         """Take a line that begins with a digit: a row, the rest of a split one, or noise."""
+        if (
+            len(tokens) == self.width
+            and tokens[2] in rows.TYPES
+            and self.table is not None
+            and self.split is None
+        ):
+            self.row(number, line, tokens, self.layouts[self.width])
+            return
         tokens = rows.without_stamp(tokens)
         columns = self.layouts.get(len(tokens)) if self.table else None
         if rows.looks_like_row(tokens):
@@ -232,15 +231,15 @@ class _Reader:
             reason = "it stands in the table and its size is no number"
             self.imported.reject(number, line, reason, skip=self.options.skip_bad_rows)
             return
-        if "=" in line:
+        if "=" in line and "_" in line:
             self.log.environment.update(hints.variables(line))
-            if match := _TASKS.search(line):
+            if "SLURM_N" in line and (match := _TASKS.search(line)):
                 self.next.processes = int(match[1]) or None
         if "_perf" in line:
             self.command(line)
         if "CCL version" in line:
             self.log.take(line)
-        if not self.aborted and any(sign in line for sign in _FAILURES):
+        if not self.aborted and any(map(line.__contains__, _TROUBLE)) and _FAILURE.search(line):
             self.aborted = line.strip()
 
     def command(self, line: str) -> None:
@@ -301,9 +300,6 @@ class _Reader:
         finish(table, self.log, self.context, self.imported)
         self.next = replace(self.next, stated_ranks=None, blocking=False)
         self.log.next_table()
-
-    def conclude(self) -> None:
-        self.context.conclude(self.imported, self.next, self.aborted)
 
 
 def _numeric(word: str) -> bool:

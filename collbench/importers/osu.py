@@ -13,7 +13,7 @@ from collbench.importers.source import Source
 _TITLE = re.compile(
     r"^\W*OSU (MPI|OpenSHMEM|UPC|UPC\+\+|NCCL|XCCL)[-_ ]?(\S*?)[ _](.*?) ?Test(?: v(\d[\w.]*))?\s*$"
 )
-_TITLE_START = re.compile(r"^\W*OSU (?:MPI|NCCL|XCCL|OpenSHMEM|UPC)")
+_TITLE_START = re.compile(r"(?:^|[#\s])OSU (?:MPI|NCCL|XCCL|OpenSHMEM|UPC)[^\n]* Test\b")
 _NAMES = {
     "allreduce": "allreduce", "allgather": "allgather", "allgatherv": "allgatherv", "alltoall": "alltoall",
     "all-to-all personalized exchange": "alltoall", "alltoallv": "alltoallv",
@@ -58,9 +58,9 @@ class _Test:
     rows: list[tuple[int, int, Mapping[str, float], str]] = field(default_factory=list)
 
 
-def detect(head: list[str]) -> bool:
+def detect(head: str) -> bool:
     """Say whether a line is the title of an OSU test."""
-    return any(map(_TITLE_START.search, head))
+    return "OSU " in head and _TITLE_START.search(head) is not None
 
 
 def read(source: Source, options: Options) -> Imported:

@@ -7,14 +7,15 @@ from collbench.importers import Importer
 from collbench.importers.model import Imported, Options
 from collbench.importers.source import Source
 
-_SIGN = re.compile(r"Last Iter Time:\s*\d+ns|CONFIGURATION SUMMARY|^BENCH: [A-Z_]+ -> \d+ processes")
+_LAST = re.compile(r"Last Iter Time:\s*\d+ns")
+_BENCH = re.compile(r"BENCH: [A-Z_]+ -> \d+ processes")
 
 
-def detect(head: list[str]) -> bool:
-    """Say whether the lines are what PICO prints on a terminal."""
-    return any("Last Iter Time:" in line and _SIGN.search(line) for line in head) or (
-        any("CONFIGURATION SUMMARY" in line for line in head) and any(_SIGN.match(line) for line in head)
-    )
+def detect(head: str) -> bool:
+    """Say whether the text is what PICO prints on a terminal."""
+    if "Last Iter Time:" in head:
+        return _LAST.search(head) is not None
+    return "CONFIGURATION SUMMARY" in head and _BENCH.search(head) is not None
 
 
 def read(source: Source, options: Options) -> Imported:  # noqa: ARG001 - the importers' signature

@@ -37,14 +37,25 @@ _PREFIX = re.compile(
 
 def clean(lines: list[str]) -> list[str]:
     """Return the lines without colours and without what launchers put before each."""
-    if any("\x1b" in line for line in lines):
+    text = "\n".join(lines)
+    return _clean(lines, colours="\x1b" in text, tags="<std" in text)
+
+
+def _clean(lines: list[str], *, colours: bool, tags: bool) -> list[str]:
+    if colours:
         lines = [_ANSI.sub("", line) for line in lines]
-    if any("<std" in line for line in lines):
+    if tags:
         lines = [_TAGGED.sub("", line) for line in lines]
     match = _PREFIX.match
-    if any(map(match, lines)):
-        lines = [line[m.end() :] if (m := match(line)) else line for line in lines]
-    return lines
+    first = next(filter(None, map(match, lines)), None)
+    if first is None:
+        return lines
+    # Most lines carry the very same prefix: comparing is much cheaper than matching.
+    usual, length = first[0], len(first[0])
+    return [
+        line[length:] if line.startswith(usual) else (line[m.end() :] if (m := match(line)) else line)
+        for line in lines
+    ]
 
 
 class _Counted:
@@ -151,10 +162,10 @@ class Source:
             parts.append(data)
         return b"".join(parts)
 
-    def head(self) -> list[str]:
-        """Return the first lines, cleaned, for detection."""
+    def head(self) -> str:
+        """Return the beginning as text, for detection."""
         data = self.peek()
-        return clean(codecs.decode(data, _encoding(data), "replace").splitlines())
+        return codecs.decode(data, _encoding(data), "replace")
 
     def batches(self, *, cleaned: bool = True) -> Iterator[list[str]]:
         """Yield the lines in lists of about CHUNK bytes.
@@ -179,7 +190,9 @@ class Source:
                     f"{self.name}: line {number + len(lines)} is longer than {MAX_LINE >> 20} MiB: not a log"
                 )
             number += len(lines)
-            yield clean(lines) if cleaned else lines
+            if cleaned:
+                lines = _clean(lines, colours="\x1b" in text, tags="<std" in text)
+            yield lines
         rest += decoder.decode(b"", final=True)
         if rest:
             yield clean(rest.splitlines()) if cleaned else rest.splitlines()

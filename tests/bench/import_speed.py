@@ -32,8 +32,12 @@ def row(size: int, ranks: int) -> str:
 
 
 def log(ranks: int, per_node: int, *, prefix: str = "", noise: int = 0) -> str:
-    """Return an nccl-tests log with one line for each rank, and ``noise`` shell lines before it."""
-    lines = [f"+ export SOME_SETTING_{i}=value-of-{i}\n" for i in range(noise)]
+    """Return an nccl-tests log with one line for each rank, and ``noise`` lines of shell trace and binding before it."""
+    lines = [f"+ export NCCL_SETTING_{i}=value-of-{i}\n" for i in range(min(noise, 40))]
+    lines += [
+        f"cpu-bind=MASK - node{i // 4}, task {i:2d} {i % 4:2d} [{280000 + i}]: mask 0x{'f' * 18}{'0' * (18 * (i % 4))} set\n"
+        for i in range(noise)
+    ]
     lines.append(
         "# nThread 1 nGpus 1 minBytes 8 maxBytes 4294967296 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1\n"
     )
@@ -76,7 +80,7 @@ def ratio(texts: list[bytes], repetitions: int) -> tuple[float, float]:
 def main(count: int) -> None:
     """Measure and print."""
     small = [log(448 + i % 8, 4).encode() for i in range(count)]
-    large = [log(2048, 4, prefix="   0: ", noise=5000).encode()]
+    large = [log(2048, 4, prefix="   0: ", noise=2048).encode()]
     for name, texts, repetitions in (
         (f"{count} logs of {len(small[0]) // 1000} kB", small, 3),
         (f"one log of {len(large[0]) // 1000} kB with 2048 rank lines", large, 15),
