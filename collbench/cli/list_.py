@@ -39,10 +39,9 @@ def command(
         raise unknown_name("thing to list", thing, THINGS)
     if thing != "algorithms" and (provider or name or volume):
         raise UsageError("--provider, --collective and --volume belong to 'collbench list algorithms'")
+    rows = _algorithms(provider, name) if thing == "algorithms" else THINGS[thing]()
     if volume:
         rows = _volume(ranks, name)
-    else:
-        rows = _algorithms(provider, name) if thing == "algorithms" else THINGS[thing]()
     if as_json:
         click.echo(json.dumps({thing: rows}, ensure_ascii=False))
         return
@@ -50,13 +49,25 @@ def command(
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as a table; what is the same in all of many rows is said once above it."""
+    common = [key for key in _ONCE if len(rows) > 1 and len({str(row.get(key)) for row in rows}) == 1]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in rows[0] if rows else ():
-        number = all(isinstance(row[column], int | float) for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if number else "left", overflow="fold")
+    columns = [key for key in (rows[0] if rows else ()) if key not in common]
+    for column in columns:
+        numbers = all(isinstance(row[column], int | float) or row[column] is None for row in rows)
+        last = column == columns[-1]
+        table.add_column(column.replace("_", " "), justify="right" if numbers else "left",
+                         no_wrap=not last and column not in _LONG, overflow="fold")  # fmt: skip
     for row in rows:
-        table.add_row(*(_text(value) for value in row.values()))
-    terminal.console().print(table)
+        table.add_row(*(_text(row[column]) for column in columns))
+    title = ", ".join(f"{key} {rows[0][key]}" for key in common if rows[0].get(key) is not None)
+    terminal.emit(terminal.console(), *([title] if title else []), table)
+
+
+_ONCE = ("provider", "collective")
+"""Columns that need not be repeated on every line."""
+_LONG = ("limits", "also_called", "measures", "description", "reads", "what")
+"""Columns that may wrap; names never do."""
 
 
 def _text(value: Any) -> str:
@@ -64,6 +75,8 @@ def _text(value: Any) -> str:
         return "yes" if value else ""
     if isinstance(value, list):
         return ", ".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return "" if value is None else str(value)
 
 
@@ -79,13 +92,14 @@ def _backends() -> list[Row]:
 
 
 def _collectives() -> list[Row]:
+    """Return the collectives; ``busbw_8`` is the busbw factor on 8 ranks, ``blocks``: S = ranks × a block."""
     return [
         {
             "collective": row.name,
-            "busbw_factor_at_8": None if row.busbw_factor is None else row.busbw_factor(8),
+            "busbw_8": None if row.busbw_factor is None else row.busbw_factor(8),
             "rooted": row.rooted,
             "reduces": row.reduces,
-            "per_rank_blocks": row.per_rank,
+            "blocks": row.per_rank,
             "nccl": row.nccl,
             "also_called": list(row.aliases),
         }
@@ -103,7 +117,7 @@ def _algorithms(provider: str | None, name: str | None) -> list[Row]:
         {
             "provider": row.provider, "collective": row.collective, "algorithm": row.name, "id": row.native_id,
             "family": row.family, "since": ".".join(map(str, row.since)) if row.since else None,
-            "limits": [limit.replace("_", " ") for limit in row.limits], "params": [key for key, _ in row.params],
+            "params": [key for key, _ in row.params], "limits": [limit.replace("_", " ") for limit in row.limits],
         }
         for one in ([provider] if provider else TABLES)
         for row in algorithms(one, wanted)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from collbench import results
@@ -79,19 +79,14 @@ def _print(
     maps: bool,
 ) -> None:
     """Print the overview, tables, maps and notes, in this order: the end stays on the screen."""
-    for line in overview(run, found):
-        console.print(Text(line))
-    console.print()
+    things: list[RenderableType] = [*map(Text, overview(run, found)), ""]
     for panel in () if maps else tables:
-        console.print(terminal.panel_table(panel, metric, console.width))
-        console.print()
+        things += [terminal.panel_table(panel, metric, console.width), ""]
     for group in terminal.winner_maps(tables, console.width):
-        console.print(group)
-        console.print()
-    if tables:
-        console.print(Text(terminal.LEGEND, style="dim"))
-    for sentence in said:
-        console.print(terminal.note(sentence))
+        things += [group, ""]
+    if any(len(panel.labels) > 1 for panel in tables):
+        things.append(Text(terminal.LEGEND, style="dim"))
+    terminal.emit(console, *things, terminal.notes_list(said))
 
 
 def _offers(run: Run) -> str:
@@ -107,7 +102,7 @@ def _evidence(console: Console, run: Run, only: Filter, *, as_json: bool) -> Non
     if as_json:
         click.echo(json.dumps({"evidence": [asdict(proof) for proof in found]}, ensure_ascii=False))
     else:
-        console.print(evidence_table(found))
+        terminal.emit(console, evidence_table(found))
 
 
 def _guidelines(console: Console, run: Run, only: Filter, *, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collbench.algorithms import algorithms
 from collbench.records import Case
@@ -29,6 +29,9 @@ class Key:
         variant: name of an ``ab`` variant; None in an ordinary run.
         rank_reduction: how ranks were reduced to one time; None when unknown.
         sync: how ranks were synchronised; None when unknown.
+        timer: c, mpi4py, or an imported tool's name; None when unknown.
+        thread_level: as the library provided it; None when unknown.
+        library: name and version of the library; empty when unknown.
     """
 
     collective: str
@@ -42,6 +45,9 @@ class Key:
     variant: str | None
     rank_reduction: str | None
     sync: str | None
+    timer: str | None
+    thread_level: str | None
+    library: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class Entry:
         blocks: blocks behind it; 0 when imported.
         low_s: smallest launch median; None with one launch.
         high_s: largest launch median; None with one launch.
-        fastest: it is the fastest of its size.
+        fastest: it is the fastest of its size, of two or more.
         tied: it cannot be told from the fastest (95 % interval of the paired ratio covers 1).
     """
 
@@ -81,6 +87,7 @@ class Panel:
         launches: launch numbers behind it, ascending.
         left_out: launches in another machine state, which were not pooled.
         state: machine state of its launches; None when unknown.
+        apart: what tells it from panels of the same collective and shape, in words; empty when nothing must.
     """
 
     key: Key
@@ -90,9 +97,10 @@ class Panel:
     launches: tuple[int, ...]
     left_out: tuple[int, ...] = ()
     state: str | None = None
+    apart: tuple[str, ...] = ()
 
     def winner(self, nbytes: int) -> str | None:
-        """Return the label to prefer: the fastest, or ``default`` where that cannot be told from it."""
+        """Return the fastest, or ``default`` where that is tied with it; None where nothing was compared."""
         found = None
         for label in self.labels:
             entry = self.entries.get((nbytes, label))
@@ -121,14 +129,30 @@ def panels(usable: Iterable[Sample]) -> list[Panel]:
         groups.setdefault(_key(sample), []).append(sample)
     order = {name: i for i, name in reversed(list(enumerate(key.collective for key in groups)))}
     ranked = sorted(groups, key=lambda key: (order[key.collective], key.ranks))
-    return [_panel(key, groups[key]) for key in ranked]
+    return [replace(_panel(key, groups[key]), apart=_apart(key, ranked)) for key in ranked]
+
+
+_METHOD = ("library", "rank_reduction", "sync", "timer", "thread_level")
+
+
+def _apart(key: Key, keys: Sequence[Key]) -> tuple[str, ...]:
+    """Return the method fields in which a key differs from another of the same collective and shape."""
+    twins = [other for other in keys if _shape(other) == _shape(key)]
+    differing = [name for name in _METHOD if len({getattr(twin, name) for twin in twins}) > 1]
+    return tuple(str(getattr(key, name) or f"{name.replace('_', ' ')} unknown") for name in differing)
+
+
+def _shape(key: Key) -> Key:
+    return replace(key, library="", rank_reduction=None, sync=None, timer=None, thread_level=None)
 
 
 def _key(sample: Sample) -> Key:
-    cell = sample.case.cell
+    cell, line, about = sample.case.cell, sample.line, sample.about
+    library = about.get("library") or {}
     return Key(
         cell.collective, cell.ranks, cell.ranks_per_node, cell.dtype, cell.op, cell.in_place, cell.memory,
-        cell.groups, sample.about.get("variant"), sample.line.get("rank_reduction"), sample.line.get("sync"),
+        cell.groups, about.get("variant"), line.get("rank_reduction"), line.get("sync"), line.get("timer"),
+        about.get("thread_level"), " ".join(str(library[k]) for k in ("name", "version") if library.get(k)),
     )  # fmt: skip
 
 
@@ -204,7 +228,7 @@ def _entries(by_label: Mapping[str, list[Sample]]) -> dict[str, Entry]:
             blocks=sum(len(row.blocks_s) for row in rows),
             low_s=min(times) if several else None,
             high_s=max(times) if several else None,
-            fastest=label == best,
+            fastest=label == best and len(by_label) > 1,
             tied=label != best and _is_tied(compared(rows, by_label[best])),
         )
     return entries

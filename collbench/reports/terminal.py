@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -35,18 +36,41 @@ def console(*, stderr: bool = False, width: int | None = None) -> Console:
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
+def emit(target: Console, *things: RenderableType) -> None:
+    """Print things without the blanks that fill table rows up to their width."""
+    with target.capture() as capture:
+        for thing in things:
+            target.print(thing)
+    target.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
 def panel_table(panel: Panel, metric: str, width: int) -> Group:
     """Return one panel as a table of sizes × algorithms, split into parts that fit ``width`` columns."""
-    shown = (
-        metric
-        if any(_value(panel, n, e, metric) is not None for (n, _), e in panel.entries.items())
-        else "time"
-    )
+    if len(panel.labels) == 1:
+        return _single(panel)
+    known = any(_value(panel, n, e, metric) is not None for (n, _), e in panel.entries.items())
+    shown = metric if known else "time"
     title = Text(f"{describe(panel)}: {METRICS[shown]}", style="bold")
     parts: list[RenderableType] = [title]
     parts += [_part(panel, labels, shown) for labels in _fitting(panel, shown, width)]
-    parts.append(Text(caption(panel), style="dim"))
-    return Group(*parts)
+    return Group(*parts, _caption(panel))
+
+
+def _single(panel: Panel) -> Group:
+    """Return a panel of one algorithm: its time and both bandwidths side by side, as nccl-tests prints them."""
+    label = panel.labels[0]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for head in ("size", "time µs", "algbw GB/s", "busbw GB/s"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for nbytes in panel.sizes:
+        entry = panel.entries[nbytes, label]
+        rates = (format_gbs(_value(panel, nbytes, entry, metric)) for metric in ("algbw", "busbw"))
+        table.add_row(_size(nbytes), format_us(entry.time_s), *rates)
+    return Group(Text(f"{describe(panel)}: {label}", style="bold"), table, _caption(panel))
+
+
+def _caption(panel: Panel) -> Padding:
+    return Padding(Text(caption(panel), style="dim"), (0, 0, 0, 2))
 
 
 def describe(panel: Panel) -> str:
@@ -63,7 +87,7 @@ def describe(panel: Panel) -> str:
         f"{key.groups} groups at once" if key.groups > 1 else "",
         f"variant {key.variant}" if key.variant is not None else "",
     ) if text]  # fmt: skip
-    return ", ".join(words)
+    return ", ".join([*words, *panel.apart])
 
 
 def caption(panel: Panel) -> str:
@@ -85,7 +109,7 @@ def caption(panel: Panel) -> str:
         words.append(
             f"{len(panel.left_out)} launch(es) in another machine state left out (these: {panel.state or 'unknown'})"
         )
-    return "  " + " · ".join(words)
+    return " · ".join(words)
 
 
 def _count(low: int, high: int, one: str, many: str) -> str:
@@ -159,12 +183,22 @@ def _size(nbytes: int) -> str:
 
 
 def winner_maps(panels: Sequence[Panel], width: int) -> list[Group]:
-    """Return one size × ranks map of winners for each collective, in colour and in words."""
+    """Return one size × ranks map of winners for each collective with a choice, in colour and in words."""
     groups: dict[tuple[object, ...], list[Panel]] = {}
     for panel in panels:
+        if len(panel.labels) == 1:
+            continue
         key = panel.key
-        kind = (key.collective, key.dtype, key.op, key.in_place, key.memory, key.groups, key.variant,
-                key.rank_reduction, key.sync)  # fmt: skip
+        kind = (
+            key.collective,
+            key.dtype,
+            key.op,
+            key.in_place,
+            key.memory,
+            key.groups,
+            key.variant,
+            *panel.apart,
+        )
         groups.setdefault(kind, []).append(panel)
     colours = _colours(panels)
     return [_map(group, colours, width) for group in groups.values()]
@@ -240,13 +274,16 @@ def _chunks(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 LEGEND = (
-    f"{FASTEST} fastest of its row, {TIED} cannot be told from it. Maps: the default where it is fastest or tied, else\n"
-    "the fastest and how many times as long the default takes. algbw = S/t; busbw = algbw × factor."
+    f"{FASTEST} fastest of its row, {TIED} cannot be told from it. Maps: the default where it is fastest or tied, else "
+    "the fastest and how many times as long the default takes. algbw = S/t, busbw = algbw × factor."
 )
 """One explanation of the marks, printed once."""
 
 
-def note(sentence: str) -> Text:
-    """Return one note as a bullet; what failed or ran as something else stands out."""
-    grave = sentence.startswith(("FAILED", "NOT SHOWN"))
-    return Text(f"• {sentence}", style="red" if grave else "")
+def notes_list(sentences: Sequence[str]) -> Table:
+    """Return notes as bullets with hanging indent; what failed or ran as something else stands out."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for sentence in sentences:
+        grave = sentence.startswith(("FAILED", "NOT SHOWN"))
+        grid.add_row("•", Text(sentence, style="red" if grave else ""))
+    return grid
