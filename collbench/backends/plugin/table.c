@@ -188,7 +188,7 @@ int cb_table_read(const char* path, uint64_t ranks, uint64_t nodes, cb_table* ta
     }
   }
   if (status == 0 && (ferror(file) || count == 0)) {
-    snprintf(error, size, "cannot read %s: %s", path, count ? strerror(errno) : "it is empty");
+    snprintf(error, size, "cannot read %s: %s", path, ferror(file) ? strerror(errno) : "it is empty");
     status = -1;
   }
   free(line);
