@@ -1,6 +1,8 @@
 """Few intervals with little loss: dynamic programming over all sizes of one series."""
 
+import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +15,41 @@ Segment = tuple[int, int, int]
 _EPSILON = 1e-12
 
 
-def fewest(cost: Floats, allowance: float) -> list[tuple[int, int]]:
-    """Return the fewest intervals that cover 0 … n−1 with a total cost within ``allowance``.
+@dataclass(frozen=True)
+class Frontier:
+    """The cheapest cover of all sizes for each number of intervals.
 
-    Among covers of that many intervals the cheapest is taken. Where no cover is within the allowance, the cheapest
-    cover of all (with the fewest intervals among equals) is.
+    Attributes:
+        totals: shape (n + 1,): totals[r] is the least cost of at most r intervals; inf where there is no such cover.
+        cut: shape (n + 1, n + 1): where the last of r intervals that cover the first e sizes starts.
+        used: shape (n + 1,): the number of intervals that totals[r] really needs.
+    """
+
+    totals: Floats
+    cut: Ints
+    used: Ints
+
+    def spans(self, count: int) -> list[tuple[int, int]]:
+        """Return the intervals (first, last) of the cheapest cover by at most ``count``."""
+        spans = []
+        end, used = len(self.totals) - 1, int(self.used[count])
+        while used:
+            start = int(self.cut[used, end])
+            spans.append((start, end - 1))
+            end, used = start, used - 1
+        return spans[::-1]
+
+    @property
+    def least(self) -> int:
+        """The fewest intervals at the least cost."""
+        return int(np.argmax(self.totals <= self.totals[-1] + _EPSILON))
+
+
+def frontier(cost: Floats) -> Frontier:
+    """Return the cheapest covers of 0 … n−1.
 
     Args:
-        cost: shape (n, n); cost[i, j] of the interval i … j inclusive, inf where it is not permitted (j < i: ignored).
-        allowance: largest total cost.
+        cost: shape (n, n); cost[i, j] of the interval i … j inclusive, inf where not permitted (j < i: ignored).
 
     Raises:
         ValueError: no cover exists at all.
@@ -35,22 +63,51 @@ def fewest(cost: Floats, allowance: float) -> list[tuple[int, int]]:
             totals = best[used - 1, :end] + cost[:end, end - 1]
             at = int(np.argmin(totals))
             best[used, end], cut[used, end] = totals[at], at
-        if best[used, n] <= allowance + _EPSILON:
-            return _walk(cut, used, n)
-    used = int(np.argmin(np.where(best[:, n] <= best[:, n].min() + _EPSILON, 0, 1)))
-    if not np.isfinite(best[used, n]):
+        if used > 1 and best[1 : used + 1, n].min() <= _EPSILON:
+            break  # more intervals cannot cost less than nothing
+    if not np.isfinite(best[:, n].min()):
         raise ValueError("no cover of all sizes exists")
-    return _walk(cut, used, n)
+    exact = best[:, n]
+    used_by = np.array(
+        [int(np.argmin(np.where(np.isnan(exact[: r + 1]), np.inf, exact[: r + 1]))) for r in range(n + 1)]
+    )
+    return Frontier(np.minimum.accumulate(exact), cut, used_by)
 
 
-def _walk(cut: Ints, used: int, n: int) -> list[tuple[int, int]]:
-    spans = []
-    end = n
-    while used:
-        start = int(cut[used, end])
-        spans.append((start, end - 1))
-        end, used = start, used - 1
-    return spans[::-1]
+def share(frontiers: Sequence[Frontier], allowance: float) -> list[int]:
+    """Return how many intervals each series gets: few in total, with a total cost within ``allowance``.
+
+    Starts from the cheapest covers and takes intervals away where that costs least for each one saved, as long as
+    the allowance lasts. For one series the result is the fewest intervals there are.
+
+    Args:
+        frontiers: of all series that share the allowance.
+        allowance: largest total cost.
+    """
+    counts = [f.least for f in frontiers]
+    spent = sum(float(f.totals[c]) for f, c in zip(frontiers, counts, strict=True))
+    steps = [step for number, f in enumerate(frontiers) for step in _steps(number, f, counts[number])]
+    heapq.heapify(steps)
+    while steps:
+        _, number, target = heapq.heappop(steps)
+        if target >= counts[number]:
+            continue
+        own = frontiers[number]
+        more = float(own.totals[target] - own.totals[counts[number]])
+        if spent + more <= allowance + _EPSILON:
+            spent, counts[number] = spent + more, target
+            for step in _steps(number, own, target):
+                heapq.heappush(steps, step)
+    return counts
+
+
+def _steps(number: int, own: Frontier, count: int) -> list[tuple[float, int, int]]:
+    """Return (cost for each interval saved, series, new count) of all smaller covers."""
+    return [
+        (float(own.totals[r] - own.totals[count]) / (count - r), number, r)
+        for r in range(1, count)
+        if np.isfinite(own.totals[r])
+    ]
 
 
 def interval_costs(loss: Floats, permitted: npt.NDArray[np.bool_]) -> tuple[Floats, Ints]:
@@ -72,12 +129,6 @@ def interval_costs(loss: Floats, permitted: npt.NDArray[np.bool_]) -> tuple[Floa
     # Rounding of the running sums must not decide between equals: the preferred (first) column wins.
     choice = np.argmax(cost <= cost.min(axis=2, keepdims=True) + _EPSILON, axis=2)
     return np.take_along_axis(cost, choice[:, :, None], axis=2)[:, :, 0], choice
-
-
-def choose(loss: Floats, permitted: npt.NDArray[np.bool_], allowance: float) -> list[Segment]:
-    """Return the fewest segments (first, last, choice) whose total loss is within ``allowance``."""
-    cost, choice = interval_costs(loss, permitted)
-    return [(i, j, int(choice[i, j])) for i, j in fewest(cost, allowance)]
 
 
 def boundary(sizes: tuple[int, int], below: Sequence[float], above: Sequence[float]) -> int:

@@ -1,180 +1,62 @@
 """From measured rows to rules: the fewest that lose little, leaving the default only for a gain beyond noise."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from collbench import candidates, screening, segments
-from collbench.candidates import Choice, Series
-from collbench.collectives import COLLECTIVES
+from collbench import candidates, interpolation, pool, screening
+from collbench.candidates import Series
+from collbench.decision import Policy, decide
 from collbench.errors import UnansweredError
 from collbench.records import Rule, Selection
 from collbench.results import Run, frame
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-
-MARGIN = 0.02
-"""A rule departs from the default only for at least this gain (facts: timing-and-statistics §9)."""
-ALLOWANCE = 0.005
-"""Mean relative loss per size that a smaller table may cost, against the best decision for each size."""
+from collbench.ruling import rules_of
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How a decision is made.
-
-    Attributes:
-        margin: smallest gain over the default that is worth a rule, as a share.
-        allowance: mean relative loss per size for which rules are saved.
-        keep_default: whether "leave the library alone" is possible; False where the table's settings disable the
-            untouched stack (Open MPI on several nodes).
-    """
-
-    margin: float = MARGIN
-    allowance: float = ALLOWANCE
-    keep_default: bool = True
+def decide_rules(series: Sequence[Series], policy: Policy, provider: str) -> list[Rule]:
+    """Return the rules for all measured series and for the rank counts between them."""
+    rules = [
+        rule
+        for one, chosen in zip(series, decide(series, policy), strict=True)
+        for rule in rules_of(one, chosen, policy, provider)
+    ]
+    for group in pool.shapes(series):
+        rules += interpolated(group, policy, provider)
+    return sorted(rules, key=lambda r: (r.collective, r.ranks, r.ranks_per_node or 0, r.min_bytes))
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What is known of each (size, choice) of a series, before sizes are joined.
-
-    Attributes:
-        loss: log loss against the best decision for the size; inf where the choice cannot serve.
-        anchor: the choice may open or close a rule here: faster than the default beyond noise and margin.
-        harmless: the choice may lie inside a rule here: not shown to be slower than the default.
-    """
-
-    loss: Floats
-    anchor: Bools
-    harmless: Bools
-
-
-def judge(series: Series, policy: Policy) -> Verdict:
-    """Return loss, anchors and harmless entries of a series.
-
-    Where the default was not measured at a size, all measured choices compete on their times alone.
-    """
-    gain, half, time = series.gain, np.nan_to_num(series.half), series.log_time
-    measured = np.isfinite(time)
-    margin = np.log1p(policy.margin)
-    compared = np.isfinite(gain)
-    anchor = np.where(compared, (gain >= margin) & (gain - half > 0), measured)
-    harmless = np.where(compared, gain + np.where(half > 0, half, margin) >= 0, measured)
-    if series.default is not None:
-        usable = measured[:, series.default] & policy.keep_default
-        anchor[:, series.default] = harmless[:, series.default] = usable
-        if not policy.keep_default:
-            forced = measured.copy()
-            forced[:, series.default] = False
-            anchor = harmless = forced
-    certain = np.isnan(series.half) & measured
-    eligible = measured & (anchor | (certain & harmless))
-    reference = np.min(np.where(eligible, time, np.inf), axis=1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        loss = np.where(measured, np.maximum(time - reference, 0.0), np.inf)
-    return Verdict(loss, anchor & measured, harmless & measured)
-
-
-def permitted(series: Series, verdict: Verdict, policy: Policy) -> Bools:
-    """Return shape (sizes, sizes, choices): whether a choice may serve all sizes i … j as one rule.
-
-    A rule other than the default opens and closes where it beats the default, is nowhere shown to be slower, and its
-    mean gain has an interval above zero and exceeds the margin.
-    """
-    n, _ = series.log_time.shape
-    allowed: Bools = verdict.anchor[:, None, :] & verdict.anchor[None, :, :]
-    harm = np.cumsum(~verdict.harmless, axis=0)
-    allowed &= _span_sum(~verdict.harmless, harm) == 0
-    if series.default is None or not policy.keep_default:
-        return allowed
-    known = np.isfinite(series.gain)
-    gain = np.where(known, series.gain, 0.0)
-    half = np.where(known, np.nan_to_num(series.half), 0.0)
-    count = np.maximum(_span_sum(known, np.cumsum(known, axis=0)), 1)
-    mean_gain = _span_sum(gain, np.cumsum(gain, axis=0)) / count
-    mean_half = _span_sum(half, np.cumsum(half, axis=0)) / count
-    any_known = _span_sum(known, np.cumsum(known, axis=0)) > 0
-    worth = (mean_gain >= np.log1p(policy.margin) - 1e-12) & (mean_gain - mean_half > 0)
-    worth[:, :, series.default] = True
-    return allowed & (worth | ~any_known)
-
-
-def _span_sum(values: Any, running: Any) -> Any:
-    """Return shape (n, n, k): the sum over i … j, from running sums over the first axis."""
-    return running[None, :, :] - running[:, None, :] + np.asarray(values, running.dtype)[:, None, :]
-
-
-def decide(series: Series, policy: Policy) -> list[segments.Segment]:
-    """Return the segments (first size, last size, choice) of one series."""
-    verdict = judge(series, policy)
-    allowed = permitted(series, verdict, policy)
-    budget = np.log1p(policy.allowance) * len(series.sizes)
-    return segments.choose(verdict.loss, allowed, budget)
-
-
-def rules_of(series: Series, policy: Policy, provider: str) -> list[Rule]:
-    """Return the rules of one series: every size from 0 up exactly once, boundaries where the curves cross."""
-    chosen = decide(series, policy)
+def interpolated(group: Sequence[Series], policy: Policy, provider: str) -> list[Rule]:
+    """Return rules for the rank counts between those of a group of series of one shape."""
+    if len({one.ranks for one in group}) < max(2, len(group)):
+        return []
+    aligned = pool.align(group)
+    found = interpolation.trust(aligned)
+    shapes = {one.ranks_per_node for one in group}
+    per_node = shapes.pop() if len(shapes) == 1 else None
     rules: list[Rule] = []
-    start = 0
-    for number, (first, last, column) in enumerate(chosen):
-        end: int | None = None
-        if number + 1 < len(chosen):
-            below, above = column, chosen[number + 1][2]
-            pair = (int(series.sizes[last]), int(series.sizes[last + 1]))
-            rows = series.log_time[last : last + 2]
-            end = segments.boundary(pair, rows[:, below].tolist(), rows[:, above].tolist()) - 1
-        rules.append(_rule(series, provider, (first, last, column), start, end))
-        start = (end or 0) + 1
-    return _with_tail(series, policy, rules)
+    for span in interpolation.gaps(aligned.ranks.tolist()):
+        predicted = interpolation.series_for(aligned, span, provider, found.error)
+        if predicted is None:
+            continue
+        own = rules_of(predicted, decide([predicted], policy)[0], policy, provider)
+        marked = interpolation.mark(own, span, per_node, found)
+        rules = _join_spans(rules, marked)
+    return rules
 
 
-def _rule(series: Series, provider: str, segment: segments.Segment, start: int, end: int | None) -> Rule:
-    first, last, column = segment
-    choice = series.choices[column]
-    inside = slice(first, last + 1)
-    gain, half = series.gain[inside, column], series.half[inside, column]
-    known = np.isfinite(gain)
-    mean = float(gain[known].mean()) if known.any() and choice.algorithm != "default" else None
-    spread = float(half[known].mean()) if known.any() and np.isfinite(half[known]).all() else None
-    bounded = mean is not None and spread is not None
-    notes = []
-    if choice.algorithm != "default" and not known.any():
-        notes.append("the default was not measured")
-    elif mean is not None and not bounded:
-        notes.append("one repetition: no interval")
-    return Rule(
-        collective=series.collective, ranks=series.ranks, ranks_per_node=series.ranks_per_node,
-        min_bytes=start, max_bytes=end, provider=provider, algorithm=choice.algorithm,
-        component=choice.component, params=choice.params, basis="measured",
-        gain=None if mean is None else float(np.expm1(mean)),
-        gain_low=float(np.expm1(mean - spread)) if mean is not None and spread is not None else None,
-        gain_high=float(np.expm1(mean + spread)) if mean is not None and spread is not None else None,
-        sizes=last - first + 1, launches=int(series.launches[inside, column].min()), note="; ".join(notes),
-    )  # fmt: skip
+def _join_spans(rules: list[Rule], following: list[Rule]) -> list[Rule]:
+    """Append rules of the next span, or widen the last span where it says the same."""
+    last = [r for r in rules if r.ranks_max is not None and r.ranks_max + 1 == following[0].ranks]
 
+    def what(rule: Rule) -> tuple[Any, ...]:
+        return (rule.min_bytes, rule.max_bytes, rule.algorithm, rule.component, rule.params)
 
-def _with_tail(series: Series, policy: Policy, rules: list[Rule]) -> list[Rule]:
-    """Leave sizes above the largest measured one to the library, where that is possible."""
-    last = rules[-1]
-    if last.algorithm == "default" or not COLLECTIVES[series.collective].sized:
-        return rules
-    largest = int(series.sizes[-1])
-    if series.default is None or not policy.keep_default:
-        note = f"above {largest} B extended from the largest measured size"
-        return [*rules[:-1], replace(last, note="; ".join(filter(None, (last.note, note))))]
-    tail = Rule(
-        collective=series.collective, ranks=series.ranks, ranks_per_node=series.ranks_per_node,
-        min_bytes=largest + 1, max_bytes=None, provider=last.provider, algorithm="default",
-        basis="unmeasured", note="larger than any measured size: left to the library",
-    )  # fmt: skip
-    return [*rules[:-1], replace(last, max_bytes=largest), tail]
+    if last and [what(r) for r in last] == [what(r) for r in following]:
+        kept = [r for r in rules if r not in last]
+        return kept + [replace(r, ranks_max=following[0].ranks_max) for r in last]
+    return rules + following
 
 
 def select(
@@ -200,7 +82,7 @@ def select(
     policy = policy or Policy()
     screened = screening.screen(table, provider, failed)
     series = candidates.build(screened.rows)
-    rules = [rule for one in series for rule in rules_of(one, policy, screened.provider)]
+    rules = decide_rules(series, policy, screened.provider)
     exclusions = [*screened.exclusions, *_without_default(series)]
     facts = {**describe(screened.rows, policy), "warnings": list(screened.warnings), **(context or {})}
     return Selection(
@@ -278,8 +160,3 @@ def demonstration(rows: pd.DataFrame) -> str:
     if rows["emulated"].astype(bool).any():
         reasons.append("emulated nodes")
     return "; ".join(reasons)
-
-
-def choice_of(rule: Rule) -> Choice:
-    """Return what a rule chooses."""
-    return Choice(rule.algorithm, rule.component, rule.params)

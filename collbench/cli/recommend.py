@@ -9,7 +9,7 @@ import rich.box
 from rich.console import Console
 from rich.table import Table
 
-from collbench import atomic, results, selection, tables, units
+from collbench import atomic, decision, results, selection, tables, units
 from collbench.errors import UsageError
 from collbench.records import Rule, Selection, algorithm_label
 
@@ -39,7 +39,7 @@ def command(
 ) -> None:
     """Decide which algorithm to use, print the table and the guidance, write library files."""
     loaded = [results.read(results.find(run)) for run in runs or ("last",)]
-    policy = selection.Policy(units.parse_percent(margin), units.parse_percent(allowance))
+    policy = decision.Policy(units.parse_percent(margin), units.parse_percent(allowance))
     decided = selection.from_runs(loaded, provider=provider, policy=policy)
     words = Console(stderr=as_json)
     show(decided, words)

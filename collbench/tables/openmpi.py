@@ -46,7 +46,7 @@ def render(selection: Selection) -> str:
         UnansweredError: for Open MPI 6 and later, or where one rank count was measured with several shapes.
     """
     version = str(selection.context.get("library_version") or "")
-    if version.split(".")[0].isdigit() and (int(version.split(".")[0]),) >= FIRST_JSON:
+    if version.split(".", maxsplit=1)[0].isdigit() and (int(version.split(".", maxsplit=1)[0]),) >= FIRST_JSON:
         raise UnansweredError(
             f"Open MPI {version} reads classic rules files shifted by one row: use --format openmpi-json"
         )

@@ -1,0 +1,70 @@
+"""From segments of a series to rules: every size from 0 up exactly once, boundaries where the curves cross."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from collbench import segments
+from collbench.candidates import Series
+from collbench.collectives import COLLECTIVES
+from collbench.decision import Policy
+from collbench.records import Rule
+
+
+def rules_of(series: Series, chosen: Sequence[segments.Segment], policy: Policy, provider: str) -> list[Rule]:
+    """Return the rules of one series: every size from 0 up exactly once, boundaries where the curves cross."""
+    rules: list[Rule] = []
+    start = 0
+    for number, (first, last, column) in enumerate(chosen):
+        end: int | None = None
+        if number + 1 < len(chosen):
+            below, above = column, chosen[number + 1][2]
+            pair = (int(series.sizes[last]), int(series.sizes[last + 1]))
+            rows = series.log_time[last : last + 2]
+            end = segments.boundary(pair, rows[:, below].tolist(), rows[:, above].tolist()) - 1
+        rules.append(_rule(series, provider, (first, last, column), start, end))
+        start = (end or 0) + 1
+    return _with_tail(series, policy, rules)
+
+
+def _rule(series: Series, provider: str, segment: segments.Segment, start: int, end: int | None) -> Rule:
+    first, last, column = segment
+    choice = series.choices[column]
+    inside = slice(first, last + 1)
+    gain, half = series.gain[inside, column], series.half[inside, column]
+    known = np.isfinite(gain)
+    mean = float(gain[known].mean()) if known.any() and choice.algorithm != "default" else None
+    spread = float(half[known].mean()) if known.any() and np.isfinite(half[known]).all() else None
+    bounded = mean is not None and spread is not None
+    notes = []
+    if choice.algorithm != "default" and not known.any():
+        notes.append("the default was not measured")
+    elif mean is not None and not bounded:
+        notes.append("one repetition: no interval")
+    return Rule(
+        collective=series.collective, ranks=series.ranks, ranks_per_node=series.ranks_per_node,
+        min_bytes=start, max_bytes=end, provider=provider, algorithm=choice.algorithm,
+        component=choice.component, params=choice.params, basis="measured",
+        gain=None if mean is None else float(np.expm1(mean)),
+        gain_low=float(np.expm1(mean - spread)) if mean is not None and spread is not None else None,
+        gain_high=float(np.expm1(mean + spread)) if mean is not None and spread is not None else None,
+        sizes=last - first + 1, launches=int(series.launches[inside, column].min()), note="; ".join(notes),
+    )  # fmt: skip
+
+
+def _with_tail(series: Series, policy: Policy, rules: list[Rule]) -> list[Rule]:
+    """Leave sizes above the largest measured one to the library, where that is possible."""
+    last = rules[-1]
+    if last.algorithm == "default" or not COLLECTIVES[series.collective].sized:
+        return rules
+    largest = int(series.sizes[-1])
+    if series.default is None or not policy.keep_default:
+        note = f"above {largest} B extended from the largest measured size"
+        return [*rules[:-1], replace(last, note="; ".join(filter(None, (last.note, note))))]
+    tail = Rule(
+        collective=series.collective, ranks=series.ranks, ranks_per_node=series.ranks_per_node,
+        min_bytes=largest + 1, max_bytes=None, provider=last.provider, algorithm="default",
+        basis="unmeasured", note="larger than any measured size: left to the library",
+    )  # fmt: skip
+    return [*rules[:-1], replace(last, max_bytes=largest), tail]
