@@ -69,7 +69,8 @@ def _table(frame: pd.DataFrame, output: Path, suffix: str) -> None:
     frame = frame.copy()
     for name in _NESTED:
         frame[name] = [json.dumps(value, ensure_ascii=False) for value in frame[name]]
-    frame["nodes"], frame["ranks_per_node"] = (frame[n].astype("Int64") for n in ("nodes", "ranks_per_node"))
+    for name in ("nodes", "ranks_per_node", "iterations"):
+        frame[name] = frame[name].astype("Int64")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with output.open("xb") as file:

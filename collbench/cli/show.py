@@ -118,8 +118,5 @@ def _guidelines(console: Console, run: Run, only: Filter, *, as_json: bool) -> N
     if as_json:
         click.echo(json.dumps({"violations": [asdict(v) for v in violations]}, ensure_ascii=False))
         return
-    for violation in violations:
-        console.print(terminal.note(str(violation)))
-    console.print(
-        Text(f"{len(violations)} guideline violations" if violations else "no guideline is violated")
-    )
+    total = f"{len(violations)} guideline violations" if violations else "no guideline is violated"
+    terminal.emit(console, terminal.notes_list([str(v) for v in violations]), Text(total))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -99,19 +100,11 @@ def _merged(key: tuple[str, str, int, str], found: Mapping[int, tuple[Any, ...]]
 
 
 def evidence_table(found: Iterable[Proof]) -> Group:
-    """Return the findings as one table a library, and their count by status."""
+    """Return the findings as one table per library, collective and rank count, and their count by status."""
     rows = list(found)
     parts: list[Any] = []
-    for library in dict.fromkeys(row.library for row in rows):
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        for name in ("collective", "ranks", "sizes", "requested", "ran", "status", "by"):
-            table.add_column(name, justify="right" if name == "ranks" else "left", overflow="fold")
-        for row in (r for r in rows if r.library == library):
-            table.add_row(
-                row.collective, str(row.ranks), _sizes(row), row.requested, row.effective or "?",
-                Text(row.status.replace("_", " "), style=_STYLES.get(row.status, "")), row.by or "–",
-            )  # fmt: skip
-        parts += [Text(f"what ran, {library}", style="bold"), table, Text()]
+    for key in dict.fromkeys((row.library, row.collective, row.ranks) for row in rows):
+        parts += [*_table([r for r in rows if (r.library, r.collective, r.ranks) == key]), Text()]
     counted = Counter(row.status for row in rows)
     words = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counted.most_common())
     return Group(
@@ -119,8 +112,29 @@ def evidence_table(found: Iterable[Proof]) -> Group:
     )
 
 
+def _table(rows: list[Proof]) -> list[Any]:
+    """Return title, table and footnotes; sets of algorithms that one proof fits are footnotes, (a), (b)."""
+    first = rows[0]
+    title = Text(f"{first.collective} on {first.ranks} ranks, {first.library}: what ran", style="bold")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    for name in ("requested", "sizes", "ran", "status", "by"):
+        table.add_column(name, no_wrap=name != "requested", overflow="fold")
+    letters: dict[str, str] = {}
+    for row in rows:
+        ran = row.effective or "?"
+        if " or " in ran:
+            ran = f"one of ({letters.setdefault(ran, chr(ord('a') + len(letters) % 26))})"
+        status = Text(row.status.replace("_", " "), style=_STYLES.get(row.status, ""))
+        table.add_row(row.requested, _sizes(row), ran, status, (row.by or "–").replace("_", " "))
+    notes = [
+        f"({letter}) {alike.replace(' or ', ', ')}: no proof tells these apart"
+        for alike, letter in letters.items()
+    ]
+    return [title, table, *(Padding(Text(text, style="dim"), (0, 0, 0, 2)) for text in notes)]
+
+
 def _sizes(row: Proof) -> str:
     if not row.max_bytes:
         return "–"
     low, high = format_bytes(row.min_bytes), format_bytes(row.max_bytes)
-    return low if low == high else f"{low} … {high}"
+    return low if low == high else f"{low}…{high}"

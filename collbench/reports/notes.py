@@ -79,6 +79,11 @@ def _list(numbers: Sequence[int]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 cell``, ``3 cells``, ``2 launches``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
 def _shortened(text: str, limit: int = 160) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
@@ -95,11 +100,11 @@ def notes(run: Run, found: Samples, only: Filter) -> list[str]:
         *_evidence(found.usable),
     ]
     warnings = [warning for sample in rows for warning in sample.line.get("warnings") or ()]
-    said += [f"{count} cells: {text}" for text, count in doubts.grouped(warnings)]
+    said += [f"{counted(count, 'cell')}: {text}" for text, count in doubts.grouped(warnings)]
     launch_warnings = [w for launch in run.launches.values() for w in launch.get("warnings") or ()]
-    said += [f"{count} launches: {text}" for text, count in doubts.grouped(launch_warnings)]
+    said += [f"{counted(count, 'launch')}: {text}" for text, count in doubts.grouped(launch_warnings)]
     if found.broken:
-        said.append(f"{found.broken} cell lines lack an indispensable field and are not shown")
+        said.append(f"{counted(found.broken, 'cell line')} without an indispensable field not shown")
     return [*said, *run.remarks]
 
 
@@ -114,7 +119,7 @@ def _contradictions(samples: Sequence[Sample]) -> list[str]:
         ran = sample.line.get("effective") or "something else"
         pairs.setdefault((sample.case.label, ran), []).append(sample.case)
     return [
-        f"NOT SHOWN {len(cases)} cells asked for {asked} but ran as {ran}: {'; '.join(_phrases(cases)[:SHOWN])}"
+        f"NOT SHOWN {counted(len(cases), 'cell')} asked for {asked} but ran as {ran}: {'; '.join(_phrases(cases)[:SHOWN])}"
         for (asked, ran), cases in pairs.items()
     ]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from collbench.algorithms import algorithms
+from collbench.decision import MARGIN
 from collbench.records import Case
 from collbench.reports.samples import Sample
 from collbench.stats import Ratio, paired_log_median
@@ -100,15 +101,18 @@ class Panel:
     apart: tuple[str, ...] = ()
 
     def winner(self, nbytes: int) -> str | None:
-        """Return the fastest, or ``default`` where that is tied with it; None where nothing was compared."""
-        found = None
+        """Return the fastest, or ``default`` where that is as good; None where nothing was compared.
+
+        As good: tied with it, or slower by less than the margin that ``recommend`` asks of a rule.
+        """
+        best = next((e for e in self._row(nbytes) if e.fastest), None)
+        if best is None:
+            return None
         for label in self.labels:
             entry = self.entries.get((nbytes, label))
-            if entry and entry.case.algorithm == "default" and (entry.tied or entry.fastest):
+            if entry and (entry.fastest or (entry.case.algorithm == "default" and _as_good(entry, best))):
                 return label
-            if entry and entry.fastest:
-                found = label
-        return found
+        return None
 
     def gain(self, nbytes: int) -> float | None:
         """Return t(default)/t(winner) − 1; None where the default was not measured."""
@@ -232,6 +236,10 @@ def _entries(by_label: Mapping[str, list[Sample]]) -> dict[str, Entry]:
             tied=label != best and _is_tied(compared(rows, by_label[best])),
         )
     return entries
+
+
+def _as_good(entry: Entry, best: Entry) -> bool:
+    return entry.tied or entry.time_s < best.time_s * (1 + MARGIN)
 
 
 def _is_tied(ratio: Ratio | None) -> bool:

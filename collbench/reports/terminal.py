@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collbench.collectives import busbw
+from collbench.decision import MARGIN
 from collbench.reports.panels import Entry, Panel
 from collbench.reports.words import head_lines, short_words
 from collbench.units import format_bytes, format_gbs, format_percent, format_us
@@ -21,7 +22,7 @@ _PALETTE = (
     "bright_magenta", "bright_blue", "bright_red",
 )  # fmt: skip
 _SYNC = {
-    "barrier": "barrier before each call", "window": "common start by clock", "none": "calls back to back",
+    "barrier": "after a barrier", "window": "started by clock", "none": "calls back to back",
 }  # fmt: skip
 _REDUCTION = {
     "max": "slowest rank",
@@ -100,7 +101,10 @@ def caption(panel: Panel) -> str:
     words.append(
         f"{_count(min(blocks), max(blocks), 'block', 'blocks')} a cell" if blocks else "no blocks kept"
     )
-    words.append(_spread(entries, most))
+    if most > 1:
+        words.append(_spread(entries))
+    else:
+        words[0] += " (no interval)"
     words.append(
         _REDUCTION.get(panel.key.rank_reduction or "", panel.key.rank_reduction or "rank reduction unknown")
     )
@@ -116,7 +120,7 @@ def _count(low: int, high: int, one: str, many: str) -> str:
     return f"{high} {one if high == 1 else many}" if low == high else f"{low}–{high} {many}"
 
 
-def _spread(entries: Sequence[Entry], launches: int) -> str:
+def _spread(entries: Sequence[Entry]) -> str:
     """Say how far launch medians lie apart; of six or more, their range is a 96.9 % interval of the median.
 
     Source: order statistics, P(min < median < max) = 1 − 2^(1−n).
@@ -125,7 +129,7 @@ def _spread(entries: Sequence[Entry], launches: int) -> str:
         (e.high_s - e.low_s) / 2 / e.time_s for e in entries if e.low_s is not None and e.high_s is not None
     )
     if not spreads:
-        return "one launch, so no interval" if launches == 1 else "no interval"
+        return "no interval"
     what = "95 % interval" if min(e.launches for e in entries) >= 6 else "launches apart"
     middle, worst = spreads[len(spreads) // 2], spreads[-1]
     return f"{what} ±{format_percent(middle)} (worst ±{format_percent(worst)})"
@@ -274,8 +278,9 @@ def _chunks(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 LEGEND = (
-    f"{FASTEST} fastest of its row, {TIED} cannot be told from it. Maps: the default where it is fastest or tied, else "
-    "the fastest and how many times as long the default takes. algbw = S/t, busbw = algbw × factor."
+    f"{FASTEST} fastest of its row, {TIED} cannot be told from it. Maps: the default where it is tied or within "
+    f"{format_percent(MARGIN)} of the fastest, else the fastest and how many times as long the default takes. "
+    "algbw = S/t, busbw = algbw × factor."
 )
 """One explanation of the marks, printed once."""
 
