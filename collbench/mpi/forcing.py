@@ -1,23 +1,17 @@
-"""How each library is told which algorithm to use: launch variables, control variables. Needs no MPI."""
-
-from collections.abc import Sequence
+"""Which control variables force a case, for each library. What must be set at launch: ``collbench.forcing``."""
 
 from collbench.algorithms import find
 from collbench.algorithms.openmpi import cvar
 from collbench.errors import UsageError
 from collbench.records import Case
 
-Version = tuple[int, ...]
+DEVICE = "MPIR_CVAR_DEVICE_COLLECTIVES"
+DEVICE_ALL, DEVICE_NONE = 0, 1
+FALLBACK = "MPIR_CVAR_COLLECTIVE_FALLBACK"
+FALLBACK_ERROR = 0
+THRESHOLD = "MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD"
 
-PURPOSES = ("default", "force", "proof")
-
-INTEL_NAMES = {
-    "allreduce": "ALLREDUCE", "bcast": "BCAST", "allgather": "ALLGATHER", "allgatherv": "ALLGATHERV",
-    "reduce_scatter": "REDUCE_SCATTER_BLOCK", "reduce_scatter_v": "REDUCE_SCATTER", "reduce": "REDUCE",
-    "alltoall": "ALLTOALL", "alltoallv": "ALLTOALLV", "gather": "GATHER", "scatter": "SCATTER",
-    "barrier": "BARRIER",
-}  # fmt: skip
-"""Collective → its word in I_MPI_ADJUST_<word>; MPICH's control variables use the same words."""
+_WORDS = {"reduce_scatter": "reduce_scatter_block", "reduce_scatter_v": "reduce_scatter"}
 
 _OPENMPI_PARAMS = {
     "segment_bytes": "algorithm_segmentsize",
@@ -69,80 +63,33 @@ def openmpi_writes(case: Case) -> dict[str, int | str]:
 
 
 def mpich_writes(case: Case) -> dict[str, int | str]:
-    """Return MPICH's control variables and values that force a case, parameters first.
+    """Return MPICH's control variables and values that force a case, in the order to write them.
+
+    The device layer is switched off for MPIR algorithms: single-threaded MPICH would put release_gather in their
+    place after a few calls. An algorithm that cannot serve the call must fail instead of running another.
 
     Raises:
         UsageError: no such algorithm, or a parameter that MPICH does not have.
     """
     collective, writes = case.cell.collective, dict[str, int | str]()
-    for name, value in case.params:
-        variable = (
-            _MPICH_RADIX.get((collective, case.algorithm))
-            if name == "radix"
-            else _MPICH_OTHER.get((collective, name))
-        )
-        if variable is None:
-            raise UsageError(
-                f"MPICH's {collective} {case.algorithm} has no parameter {name!r}: drop it from the case"
-            )
-        writes[f"MPIR_CVAR_{variable}"] = value
+    word = _WORDS.get(collective, collective).upper()
     row = find("mpich", collective, case.algorithm)
-    layer = "POSIX_INTRA" if row.component == "posix" else "INTRA"
     assert row.native_id is not None
-    writes[f"MPIR_CVAR_{INTEL_NAMES[collective]}_{layer}_ALGORITHM"] = row.native_id
-    return writes
+    for name, value in case.params:
+        variable = _mpich_parameter(collective, case.algorithm, name)
+        writes[f"MPIR_CVAR_{variable}"] = value
+    if row.component == "posix":
+        writes |= {DEVICE: DEVICE_ALL, THRESHOLD: 0}
+        writes[f"MPIR_CVAR_{word}_POSIX_INTRA_ALGORITHM"] = row.native_id
+    else:
+        writes |= {DEVICE: DEVICE_NONE, f"MPIR_CVAR_{word}_INTRA_ALGORITHM": row.native_id}
+    # smp calls itself on its sub-communicators, where it is never usable: there the fall-back is part of it.
+    return writes if case.algorithm == "smp" else writes | {FALLBACK: FALLBACK_ERROR}
 
 
-def launch_environment(
-    library_name: str,
-    version: Version | None,
-    purpose: str,
-    threads: str = "single",
-    forced: Sequence[Case] = (),
-) -> dict[str, str]:
-    """Return the variables that a launch needs beyond the user's own.
-
-    Args:
-        library_name: openmpi, mpich, intelmpi or another library's exact name.
-        version: of the library; None when unknown.
-        purpose: default (the user's untouched stack: always empty), force, or proof (of forced cases).
-        threads: thread level of the launch.
-        forced: intelmpi only: at most one case a collective, forced for the whole launch.
-    """
-    if purpose not in PURPOSES:
-        raise UsageError(f"unknown purpose {purpose!r} of a launch: choose from {', '.join(PURPOSES)}")
-    if purpose == "default":
-        return {}
-    environment: dict[str, str] = {}
-    if library_name == "openmpi":
-        if version is not None and version < (5,):
-            environment["OMPI_MCA_coll_tuned_use_dynamic_rules"] = "1"
-        if purpose == "proof":
-            environment["OMPI_MCA_pml_monitoring_enable"] = "1"
-    elif library_name == "mpich" and threads == "single":
-        environment["MPIR_CVAR_DEVICE_COLLECTIVES"] = "none"
-    elif library_name == "intelmpi":
-        environment |= _intel_presets(forced)
-    return environment
-
-
-def _intel_presets(forced: Sequence[Case]) -> dict[str, str]:
-    presets: dict[str, str] = {}
-    for case in forced:
-        row = find("intelmpi", case.cell.collective, case.algorithm)
-        name = f"I_MPI_ADJUST_{INTEL_NAMES[case.cell.collective]}"
-        if presets.setdefault(name, str(row.native_id)) != str(row.native_id):
-            raise UsageError(f"one launch of Intel MPI takes one preset a collective: {name} is asked twice")
-    return presets
-
-
-def needs_own_launch(library_name: str, version: Version | None = None, threads: str = "single") -> bool:
-    """Say whether forced algorithms need launch settings that ``default`` must not have."""
-    if library_name == "intelmpi":
-        return True
-    return bool(launch_environment(library_name, version, "force", threads))
-
-
-def one_launch_per_algorithm(library_name: str) -> bool:
-    """Say whether an algorithm is fixed for a whole launch (Intel MPI: control variables have no effect)."""
-    return library_name == "intelmpi"
+def _mpich_parameter(collective: str, algorithm: str, name: str) -> str:
+    radix, other = _MPICH_RADIX.get((collective, algorithm)), _MPICH_OTHER.get((collective, name))
+    variable = radix if name == "radix" else other
+    if variable is None:
+        raise UsageError(f"MPICH's {collective} {algorithm} has no parameter {name!r}: drop it from the case")
+    return variable

@@ -1,27 +1,21 @@
 """Switching the algorithm inside a running process: which communicator to use for a case."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from collbench.errors import UnansweredError
+from collbench.forcing import settings
 from collbench.mpi.cvars import ControlVariableError, ControlVariables, Value
-from collbench.mpi.forcing import (
-    INTEL_NAMES,
-    launch_environment,
-    mpich_writes,
-    needs_own_launch,
-    one_launch_per_algorithm,
-    openmpi_writes,
-)
+from collbench.mpi.forcing import mpich_writes, openmpi_writes
+from collbench.mpi.guard import attach, release
 from collbench.mpi.library import Library
 from collbench.records import Case
-
-__all__ = ["Switch", "SwitchError", "launch_environment", "needs_own_launch", "one_launch_per_algorithm"]
 
 _DYNAMIC = "coll_tuned_use_dynamic_rules"
 _RULES_FILE = "coll_tuned_dynamic_rules_filename"
 _PREFERENCE = "ompi_comm_coll_preference"
-_FALLBACK = "MPIR_CVAR_COLLECTIVE_FALLBACK"
 
 
 class SwitchError(UnansweredError):
@@ -59,14 +53,12 @@ class Switch:
             UsageError: no such algorithm or parameter.
         """
         name = self._library.name
+        if case.provider != name or (case.algorithm == "default" and case.component is None):
+            return self.default_comm
         if name == "mpich":
             return self._mpich(case)
-        if case.provider != name:
-            return self.default_comm
         if name == "intelmpi":
             return self._intel(case)
-        if case.algorithm == "default" and case.component is None:
-            return self.default_comm
         if name == "openmpi":
             return self._openmpi(case)
         raise SwitchError(
@@ -74,9 +66,9 @@ class Switch:
         )
 
     def close(self) -> None:
-        """Free the duplicates and put all control variables back (collective)."""
-        self._restore(set())
+        """Free the duplicates (collective)."""
         for comm in self._made.values():
+            release(comm)
             comm.Free()
         self._made.clear()
         self.default_comm.Free()
@@ -95,9 +87,10 @@ class Switch:
         except ControlVariableError as error:
             raise SwitchError(f"{self._library.string}: {error}") from None
 
-    def _restore(self, keep: set[str]) -> None:
-        for name in [n for n in self._found if n not in keep]:
-            self._variables().write(name, self._found.pop(name))
+    def _restore(self) -> None:
+        while self._found:
+            name, value = self._found.popitem()
+            self._variables().write(name, value)
 
     # --- Open MPI: variables bind when a communicator is made ------------------------------------------------
 
@@ -116,7 +109,7 @@ class Switch:
                     self._write(name, value)
             return self._duplicate(case.component)
         finally:
-            self._restore(set())
+            self._restore()
 
     def _dynamic_rules(self) -> None:
         variables = self._variables()
@@ -144,42 +137,35 @@ class Switch:
         info.Free()
         return made
 
-    # --- MPICH: variables act at the next call ----------------------------------------------------------------
+    # --- MPICH: variables act at the next call, so they are set around each block only -----------------------
 
     def _mpich(self, case: Case) -> Any:
-        if case.provider != "mpich" or case.algorithm == "default":
-            self._restore(set())
-            return self.default_comm
-        key = ("mpich", "forced")
+        key = (case.cell.collective, case.algorithm, case.component, case.params)
         if key not in self._made:
-            self._made[key] = self._comm.Dup()
-        self._device_layer_is_off()
-        writes = mpich_writes(case)
-        self._restore({*writes, _FALLBACK})
-        self._write(_FALLBACK, 0)
-        for name, value in writes.items():
-            self._write(name, value)
+            writes = mpich_writes(case)
+            for name in writes:
+                if not self._variables().exists(name):
+                    raise SwitchError(f"{self._library.string} has no {name}: {case.label} cannot be forced")
+            self._made[key] = attach(self._comm.Dup(), lambda: self._written(writes))
         return self._made[key]
 
-    def _device_layer_is_off(self) -> None:
-        single = self._mpi.Query_thread() == self._mpi.THREAD_SINGLE
-        if single and os.environ.get("MPIR_CVAR_DEVICE_COLLECTIVES") != "none":
-            raise SwitchError(
-                "single-threaded MPICH bypasses forced algorithms after a few calls: start it with "
-                "MPIR_CVAR_DEVICE_COLLECTIVES=none in the environment"
-            )
+    @contextmanager
+    def _written(self, writes: dict[str, int | str]) -> Iterator[None]:
+        try:
+            for name, value in writes.items():
+                self._write(name, value)
+            yield
+        finally:
+            self._restore()
 
     # --- Intel MPI: only what the launch set ------------------------------------------------------------------
 
     def _intel(self, case: Case) -> Any:
-        variable = f"I_MPI_ADJUST_{INTEL_NAMES.get(case.cell.collective, '')}"
-        present = os.environ.get(variable)
-        if case.algorithm == "default":
-            return self.default_comm
-        wanted = launch_environment("intelmpi", self._library.version, "force", forced=[case])[variable]
-        if present != wanted:
-            raise SwitchError(
-                f"Intel MPI takes {case.algorithm} only from the launch: start with {variable}={wanted} "
-                f"(it was started with {present or 'nothing'})"
-            )
+        for variable, wanted in settings(case, "intelmpi", self._library.version):
+            present = os.environ.get(variable)
+            if present != wanted:
+                raise SwitchError(
+                    f"Intel MPI takes {case.algorithm} only from the launch: start with {variable}={wanted} "
+                    f"(it was started with {present or 'nothing'})"
+                )
         return self.default_comm

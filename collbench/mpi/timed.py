@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from collbench.errors import UsageError
 from collbench.mpi.calls import Call, MpiCallError, function_address, handle
+from collbench.mpi.guard import held
 from collbench.mpi.start import loaded
 
 Stamps = npt.NDArray[np.int64]
@@ -86,7 +87,9 @@ def block(
     window_ns = max(1, round(window_s * 1e9))
     base_ns = _agree(call.sync_comm, offset_ns) if sync == "window" else 0
     plan = _Plan(iterations, first, sync, base_ns, window_ns)
-    return _run_c(call, plan) if (timer or timer_name()) == "c" and _C else _run_mpi4py(call, plan)
+    run = _run_c if (timer or timer_name()) == "c" and _C else _run_mpi4py
+    with held(call.comm):
+        return run(call, plan)
 
 
 def _agree(comm: Any, offset_ns: int) -> int:
