@@ -52,7 +52,12 @@ _LIBRARY = (
     ("intelmpi", re.compile(r"Intel\(R\) MPI Library(?: for Linux)?(?:\*? OS)?,? (?:Version )?(\d[\w.]*)?")),
     ("intelmpi", re.compile(r"\b(?:intel-oneapi-mpi|intel-mpi|impi)[-/](\d+\.\d[\d.]*)|\bI_MPI_[A-Z]+=")),
     ("openmpi", re.compile(r"\(Open MPI\) v?(\d[\w.]*)|\bOpen MPI(?: v| )?(\d+\.\d[\w.]*)?")),
-    ("openmpi", re.compile(r"\bopenmpi[-/](\d+\.\d+(?:\.\d+)?)|\bOMPI_MCA_|--mca\s|\bprterun\b|\borterun\b")),
+    (
+        "openmpi",
+        re.compile(
+            r"\bopenmpi[-/](\d+\.\d+(?:\.\d+)?)|\bOMPI_MCA_|--mca\s|\bmpirun\b.*\s(?:-npernode|--map-by|-x\s+\w+)|\bprterun\b|\borterun\b"
+        ),
+    ),
     ("cray-mpich", re.compile(r"\bCRAY_MPICH[ /](\d[\d.]*)|\bcray-mpich[-/](\d[\d.]*)|MPICH_OFI_\w+=")),
     ("mvapich", re.compile(r"\bmvapich2?[-/](\d[\d.]*)", re.IGNORECASE)),
     ("mpich", re.compile(r"\bmpich[-/](\d+\.\d[\d.]*)|MPICH Version:\s*(\d[\w.]*)")),

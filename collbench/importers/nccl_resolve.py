@@ -78,12 +78,14 @@ def shape(raw: RawTable, log: NcclLog, options: Options, file: str) -> Shape:
         UsageError: nothing tells; the message names ``--ranks``.
     """
     listed = _devices(raw.devices, raw.rows)
-    if listed is not None:
+    started = raw.processes * raw.per_process if raw.processes else None
+    # A list that shows only the first ranks looks complete: the rows or the command line then tell of more.
+    told = shares(raw.rows) or ranks_by_ratio(raw.rows) or started or 0
+    if listed is not None and told <= listed.ranks * listed.groups:
         return listed
     if log.ranks:
         even = log.nodes and log.local_ranks and log.nodes * log.local_ranks == log.ranks
         return Shape(log.ranks, log.nodes, log.local_ranks if even else None)
-    started = raw.processes * raw.per_process if raw.processes else None
     ranks = (
         started or raw.stated_ranks or shares(raw.rows) or ranks_by_ratio(raw.rows) or options.ranks
         or hints.file_ranks(file)

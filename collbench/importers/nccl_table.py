@@ -1,6 +1,7 @@
 """From one nccl-tests table as printed to the rows of one launch."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collbench.collectives import COLLECTIVES
@@ -9,7 +10,7 @@ from collbench.importers.model import NOTHING, UNKNOWN, Imported, Options, Row, 
 from collbench.importers.nccl_log import NcclLog
 from collbench.importers.nccl_resolve import RawTable, Shape
 from collbench.importers.nccl_rows import Half, RawRow
-from collbench.records import Params
+from collbench.records import Evidence, Params
 
 # What the first generation calls correct. Source: nccl-tests before 2.12, DeltaMaxValue.
 _TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-12}
@@ -144,6 +145,7 @@ def _rows(raw: RawTable, name: str, ranks: int, log: NcclLog, algorithm: str, pa
             {**found[1], "root": row.root} if rooted and row.root is not None and row.root >= 0 else found[1]
         )
         op = (row.redop or "sum") if reduces else None
+        ran, ran_with = _ran(found[0], found[1], algorithm, params)
         for half, in_place in ((row.out, False), (row.inside, True)):
             if half is None:
                 continue
@@ -154,11 +156,22 @@ def _rows(raw: RawTable, name: str, ranks: int, log: NcclLog, algorithm: str, pa
             time_s = None if reason else half.time_us * 1e-6
             rows.append(
                 Row(
-                    name, row.size, time_s, reason, detail, in_place, row.dtype, op, algorithm, None, params, None,
+                    name, row.size, time_s, reason, detail, in_place, row.dtype, op, ran, None, ran_with, None,
                     found[0], raw.iterations, stats, (), extra,
                 )
             )  # fmt: skip
     return rows
+
+
+def _ran(
+    evidence: Evidence, fields: Mapping[str, object], algorithm: str, params: Params
+) -> tuple[str, Params]:
+    """Return the algorithm of the case: the recorded request, else what NCCL's own lines show, else the default."""
+    if evidence.effective is None or algorithm not in ("default", "auto"):
+        return algorithm, params
+    shown = fields.get("effective_params")
+    protocol = shown.get("protocol") if isinstance(shown, dict) else None
+    return evidence.effective, params or ((("protocol", str(protocol)),) if protocol else ())
 
 
 def _failure(row: RawRow, half: Half, header: tuple[str, ...], *, oob: bool) -> tuple[str, str]:

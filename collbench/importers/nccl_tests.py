@@ -1,12 +1,12 @@
 """nccl-tests and rccl-tests: the text tables of every generation."""
 
-import itertools
 import re
 from dataclasses import replace
 
 from collbench.importers import Importer, hints
+from collbench.importers import nccl_header as header
 from collbench.importers import nccl_rows as rows
-from collbench.importers.model import Imported, Options
+from collbench.importers.model import Imported, Options, printable
 from collbench.importers.nccl_log import LOG, NcclLog
 from collbench.importers.nccl_resolve import RawTable
 from collbench.importers.nccl_sign import detect, detect_rccl
@@ -17,9 +17,6 @@ from collbench.importers.source import Source
 _WORDS = frozenset(
     ("Rank", "nThread", "size", "Using", "Out", "Avg", "Collective", "nccl-tests", "rccl-tests:", "Blocking")
 )
-_REDUCTIONS = {"0": "rank0", "1": "avg", "2": "min", "3": "max"}
-_AVERAGE = re.compile(r"_perf\b.*?\s(?:-a|--average)[ =]?([0-3])\b")
-_GPUS = re.compile(r"_perf\b.*?\s(?:-g|--ngpus)[ =]?(\d{1,4})\b")
 _TROUBLE = ("fail", "error:", "fault", "ABORT", "noticed")
 _HEADING = re.compile(r"\b(NCCL_ALGO|NCCL_PROTO|ALGO|PROTO|GPUS|NGPUS|RANKS)=(\S+)")
 _TASKS = re.compile(r"\b(?:SLURM_NTASKS|SLURM_NPROCS)=(\d{1,8})\b")
@@ -57,6 +54,7 @@ class _Reader:
         self.layouts: dict[int, rows.Columns] = {}
         self.width = 0
         self.split: Split | None = None
+        self.headed: tuple[int, str] | None = None
         self.aborted = ""
 
     def run(self) -> Imported:
@@ -70,11 +68,12 @@ class _Reader:
                     if len(words) > 9 and words[7] == "on" and self.next.gpu is not None:
                         self.next.devices.append((words[2], words[8], words[4]))
                     else:
-                        self.device(line.split()[1:])
+                        header.device(self.next, line.split()[1:])
                 elif tokens := line.split():
                     feed(number, line, tokens)
         self.drop_split(last=True)
         self.close()
+        self.bare_heading()
         self.context.conclude(self.imported, self.next, self.aborted)
         return self.imported
 
@@ -97,11 +96,12 @@ class _Reader:
         """Take a line of the tool itself, with or without its ``#``."""
         word = words[0]
         if word == "Rank":
-            self.device(words)
+            header.device(self.next, words)
         elif word == "size" and words[1:3] == ["count", "type"]:
             self.header(number, words)
         elif word == "nThread":
-            self.parameters(words)
+            self.close()
+            header.parameters(self.next, words)
         elif word == "Out" and "bounds" in words:
             self.drop_split()
             if self.table is not None:
@@ -111,7 +111,7 @@ class _Reader:
         elif word in ("Avg", "Collective", "nccl-tests", "rccl-tests:", "Using", "Blocking"):
             self.section(line, words)
         elif "=" in line:
-            self.heading(line)
+            self.heading(number, line)
 
     def section(self, line: str, words: list[str]) -> None:
         """Take a line that ends one table or begins what belongs to the next."""
@@ -129,31 +129,6 @@ class _Reader:
             self.next = RawTable(processes=self.next.processes, per_node=self.next.per_node)
             self.context.header_version(words)
 
-    def device(self, words: list[str]) -> None:
-        try:
-            at = words.index("on", 3)
-            grouped = words[2] == "Group"
-            self.next.devices.append((words[1], words[at + 1], words[3] if grouped else "0"))
-        except (ValueError, IndexError):
-            return
-        if self.next.gpu is None:
-            bracket = next((i for i, w in enumerate(words) if w.endswith("]")), len(words))
-            self.next.gpu = " ".join(words[bracket + 1 :]) or None
-
-    def parameters(self, words: list[str]) -> None:
-        """Take ``nThread 1 nGpus 8 … iters: 20 agg iters: 1``."""
-        self.close()
-        values = dict(itertools.pairwise(words))
-        iters = [
-            int(words[i + 1][:9])
-            for i, w in enumerate(words[:-1])
-            if w == "iters:" and words[i - 1] not in ("warmup", "agg") and words[i + 1].isdecimal()
-        ]
-        threads, gpus = values.get("nThread", "1"), values.get("nGpus", "1")
-        self.next.iterations = iters[0] if iters else None
-        if threads.isdecimal() and gpus.isdecimal():
-            self.next.per_process = max(1, int(threads[:4]) * int(gpus[:4]))
-
     def header(self, number: int, words: list[str]) -> None:
         """Begin a table under its column line."""
         self.close()
@@ -161,9 +136,10 @@ class _Reader:
         self.width = max(self.layouts, default=0)
         self.open(number, tuple(words))
 
-    def open(self, number: int, header: tuple[str, ...]) -> None:
-        self.table = replace(self.next, line=number, header=header, cpu_time="cputime" in header, rows=[])
-        if not header:
+    def open(self, number: int, names: tuple[str, ...]) -> None:
+        self.headed = None
+        self.table = replace(self.next, line=number, header=names, cpu_time="cputime" in names, rows=[])
+        if not names:
             self.layouts, self.width = {}, 0
 
     def numbers(self, number: int, line: str, tokens: list[str]) -> None:
@@ -236,31 +212,29 @@ class _Reader:
             if "SLURM_N" in line and (match := _TASKS.search(line)):
                 self.next.processes = int(match[1]) or None
         if "_perf" in line:
-            self.command(line)
+            if hints.test_name(line):
+                self.close()
+            header.command(self.next, line)
         if "CCL version" in line:
             self.log.take(line)
         if not self.aborted and any(map(line.__contains__, _TROUBLE)) and _FAILURE.search(line):
             self.aborted = line.strip()
 
-    def command(self, line: str) -> None:
-        """Take a command line that starts a test."""
-        named = hints.test_name(line)
-        if named:
-            self.close()
-            self.next.name = named
-        self.next.processes = hints.command_ranks(line) or self.next.processes
-        self.next.per_node = hints.command_per_node(line) or self.next.per_node
-        if match := _GPUS.search(line):
-            self.next.per_process = max(1, int(match[1]))
-        if match := _AVERAGE.search(line):
-            self.next.reduction = _REDUCTIONS[match[1]]
+    def bare_heading(self) -> None:
+        """Say so when the last heading stands over no row: that combination failed."""
+        if self.headed is not None:
+            number, text = self.headed
+            self.imported.remarks.append(f"line {number}: {printable(text, 60)!r} has no row, it failed")
+            self.headed = None
 
-    def heading(self, line: str) -> None:
+    def heading(self, number: int, line: str) -> None:
         """Take ``### ALGO=Ring size=…`` of a hand-made summary."""
         found = dict(_HEADING.findall(line))
         if not found:
             return
         self.close()
+        self.bare_heading()
+        self.headed = (number, line.strip(" #"))
         self.context.heading(self.log, found)
         ranks = found.get("GPUS") or found.get("NGPUS") or found.get("RANKS") or ""
         self.next.stated_ranks = int(ranks[:8]) if ranks.isdecimal() else self.next.stated_ranks

@@ -3,27 +3,14 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from collbench.collectives import COLLECTIVES
 from collbench.importers import Importer, hints
 from collbench.importers.model import Imported, Options, Row, Table, printable
+from collbench.importers.osu_title import Test, title
 from collbench.importers.source import Source
 
-_TITLE = re.compile(
-    r"^\W*OSU (MPI|OpenSHMEM|UPC|UPC\+\+|NCCL|XCCL)[-_ ]?(\S*?)[ _](.*?) ?Test(?: v(\d[\w.]*))?\s*$"
-)
 _TITLE_START = re.compile(r"(?:^|[#\s])OSU (?:MPI|NCCL|XCCL|OpenSHMEM|UPC)[^\n]* Test\b")
-_NAMES = {
-    "allreduce": "allreduce", "allgather": "allgather", "allgatherv": "allgatherv", "alltoall": "alltoall",
-    "all-to-all personalized exchange": "alltoall", "alltoallv": "alltoallv",
-    "all-to-allv personalized exchange": "alltoallv", "all-to-all personalized exchange v": "alltoallv",
-    "broadcast": "bcast", "bcast": "bcast", "reduce": "reduce", "reduce_scatter": "reduce_scatter_v",
-    "reduce_scatter_block": "reduce_scatter", "gather": "gather", "scatter": "scatter", "barrier": "barrier",
-}  # fmt: skip
-_POINT = {
-    "": "latency", "multi": "multi_lat", "multi-threaded": "latency_mt", "multi-process": "latency_mp",
-}  # fmt: skip
 _PER_RANK = frozenset(("allgather", "allgatherv", "alltoall", "alltoallv", "gather", "scatter"))
 """OSU prints the block of one rank or peer for these. Source: osu_allgather.c and others, ``size`` is sendcount."""
 _TYPES = {
@@ -33,29 +20,9 @@ _TYPES = {
     "MPI_FLOAT": "float32",
     "MPI_DOUBLE": "float64",
 }
-_MEMORY = {"CUDA": "cuda", "ROCM": "rocm", "SYCL": "sycl", "": "host"}
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$")
 _PERCENTILE = re.compile(r"P(\d{1,2}(?:\.\d+)?)", re.IGNORECASE)
 _PAIRS = re.compile(r"pairs: (\d+)\D+window size: (\d+)")
-
-
-@dataclass(slots=True)
-class _Test:
-    """One output under one title. ``kind``: latency, rate, barrier or nonblocking."""
-
-    line: int
-    title: str
-    timer: str = "osu"
-    collective: str | None = None
-    kind: str = "latency"
-    version: str | None = None
-    memory: str = "host"
-    dtype: str | None = None
-    pairs: int = 1
-    directions: int = 1
-    window: int | None = None
-    columns: list[str] = field(default_factory=list)
-    rows: list[tuple[int, int, Mapping[str, float], str]] = field(default_factory=list)
 
 
 def detect(head: str) -> bool:
@@ -72,48 +39,13 @@ def read(source: Source, options: Options) -> Imported:
     return _Reader(source, options).run()
 
 
-def title(line: str, number: int) -> _Test | None:
-    """Return the test that a title line starts; None for another line. ``collective`` is None where out of scope."""
-    match = _TITLE.match(line.strip())
-    if match is None:
-        return None
-    model, device, words, version = match[1], match[2].upper(), match[3], match[4]
-    if device not in _MEMORY:
-        words, device = f"{match[2]} {words}", ""
-    name = re.sub(r"\s*(?:latency|\(us\))\s*$", "", words.strip(), flags=re.IGNORECASE).lower()
-    test = _Test(number, line.strip(" #"), version=version, memory=_MEMORY[device])
-    if model not in ("MPI", "NCCL", "XCCL"):
-        return test
-    if name.startswith("non-blocking "):
-        test.kind, name = "nonblocking", name.removeprefix("non-blocking ")
-        test.timer = "osu-nonblocking"
-    test.collective = _NAMES.get(name)
-    if test.collective == "barrier" and test.kind == "latency":
-        test.kind = "barrier"
-    if test.collective is None and test.kind == "latency":
-        _point_to_point(test, name, words)
-    return test
-
-
-def _point_to_point(test: _Test, name: str, words: str) -> None:
-    lower = words.strip().lower()
-    if lower.endswith("latency") and name in _POINT:
-        test.collective, test.timer = "sendrecv", f"osu-{_POINT[name]}"
-    elif "bandwidth" in lower:
-        test.kind, test.collective = "rate", "sendrecv"
-        test.directions = 2 if "bi-directional" in lower or "bidirectional" in lower else 1
-        test.timer = (
-            "osu-mbw_mr" if "message rate" in lower else ("osu-bibw" if test.directions == 2 else "osu-bw")
-        )
-
-
 class _Reader:
     """Goes through the lines once; rows belong to the title above them."""
 
     def __init__(self, source: Source, options: Options) -> None:
         self.source, self.options = source, options
         self.imported = Imported(source.name, "osu")
-        self.test: _Test | None = None
+        self.test: Test | None = None
         self.processes: int | None = None
         self.per_node: int | None = None
         self.library: tuple[str, str | None] | None = None
@@ -216,7 +148,7 @@ class _Reader:
         else:
             self.table(test)
 
-    def table(self, test: _Test) -> None:
+    def table(self, test: Test) -> None:
         ranks = self.ranks(test)
         if ranks == 1:
             self.imported.remarks.append(f"line {test.line}: refused, one rank measures no communication")
@@ -225,7 +157,7 @@ class _Reader:
         if nodes is None and self.per_node:
             each = min(self.per_node, ranks)
             nodes = -(-ranks // each)
-        provider, version = self.provider()
+        provider, version = self.provider(test)
         self.imported.tables.append(
             Table(
                 tool="osu", provider=provider, ranks=ranks, rows=[_row(test, r, ranks) for r in test.rows],
@@ -236,7 +168,7 @@ class _Reader:
             )
         )  # fmt: skip
 
-    def ranks(self, test: _Test) -> int:
+    def ranks(self, test: Test) -> int:
         if test.collective == "sendrecv" and test.timer not in ("osu-multi_lat", "osu-mbw_mr"):
             return 2
         if test.timer == "osu-mbw_mr":
@@ -246,7 +178,9 @@ class _Reader:
             raise hints.need("how many ranks took part", self.source.name, "OSU output", "--ranks N")
         return ranks
 
-    def provider(self) -> tuple[str, str | None]:
+    def provider(self, test: Test) -> tuple[str, str | None]:
+        if test.nccl:
+            return hints.gpu_provider(self.options, "nccl"), None
         told = self.library or (None, None)
         if self.options.library:
             named = hints.provider_named(self.options.library)
@@ -254,7 +188,7 @@ class _Reader:
         return told[0] or hints.library_of_file(self.source.name) or "mpi", told[1]
 
 
-def _time_column(test: _Test, numbers: Mapping[str, float]) -> float | None:
+def _time_column(test: Test, numbers: Mapping[str, float]) -> float | None:
     """Return what the time follows from: a rate, pure communication, or the average latency."""
     if test.kind == "rate":
         return numbers.get("MB/s", next(iter(numbers.values()), None))
@@ -269,7 +203,7 @@ def _usable(value: float | None, numbers: Mapping[str, float]) -> bool:
     )
 
 
-def _row(test: _Test, row: tuple[int, int, Mapping[str, float], str], ranks: int) -> Row:
+def _row(test: Test, row: tuple[int, int, Mapping[str, float], str], ranks: int) -> Row:
     _, size, numbers, verdict = row
     name = test.collective or ""
     value = _time_column(test, numbers) or 0.0
