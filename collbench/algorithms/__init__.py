@@ -97,6 +97,10 @@ def _not_in_place(cell: Cell) -> str | None:
     return "cannot run in place" if cell.in_place else None
 
 
+def _only_in_place(cell: Cell) -> str | None:
+    return None if cell.in_place else "runs in place only"
+
+
 def _several_nodes(cell: Cell) -> str | None:
     one = cell.ranks_per_node is not None and cell.ranks_per_node >= cell.ranks
     return "needs more than one node" if one else None
@@ -107,6 +111,18 @@ def _one_node(cell: Cell) -> str | None:
     return None if one else "needs a single node"
 
 
+def _portable_reduction(cell: Cell) -> str | None:
+    if cell.dtype in ("int32", "int64", "float32", "float64") and cell.op in (
+        None,
+        "sum",
+        "max",
+        "min",
+        "prod",
+    ):
+        return None
+    return "combines int32, int64, float32 and float64 by sum, max, min and prod only"
+
+
 LIMITS = {
     "two_ranks": _two_ranks,
     "even_ranks": _even,
@@ -114,8 +130,10 @@ LIMITS = {
     "count_at_least_ranks": _count_at_least_ranks,
     "count_at_least_pow2": _count_at_least_pow2,
     "not_in_place": _not_in_place,
+    "only_in_place": _only_in_place,
     "several_nodes": _several_nodes,
     "one_node": _one_node,
+    "portable_reduction": _portable_reduction,
 }
 """Limit name → function of a cell that returns the reason for "impossible", or None."""
 

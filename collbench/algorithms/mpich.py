@@ -57,6 +57,8 @@ _LIMITS: dict[tuple[str, str], tuple[str, ...]] = {
     ("alltoall", "brucks"): ("not_in_place",),
     ("alltoall", "pairwise"): ("not_in_place",),
     ("alltoall", "scattered"): ("not_in_place",),
+    ("alltoall", "pairwise_sendrecv_replace"): ("only_in_place",),
+    ("alltoallv", "pairwise_sendrecv_replace"): ("only_in_place",),
     ("alltoallv", "scattered"): ("not_in_place",),
     ("reduce", "reduce_scatter_gather"): ("count_at_least_pow2",),
     ("allreduce", "reduce_scatter_allgather"): ("count_at_least_pow2",),

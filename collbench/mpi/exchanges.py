@@ -8,6 +8,7 @@ from collbench.mpi.schedules import (
     in_order_binary_tree,
     in_order_binomial_tree,
     power_below,
+    rabenseifner_allreduce,
     ring_allgather,
     subtree_sizes,
     up,
@@ -211,4 +212,42 @@ def double_ring(p: int, _n: int = 0) -> Trace:
     for r in range(p):
         trace.send(r, (r + 1) % p, 0)
         trace.send(r, (r + 1) % p, 0)
+    return trace
+
+
+def heap_tree(p: int, k: int) -> Edges:
+    """Each rank's children are k·r + 1 to k·r + k (MPICH's kary)."""
+    return [((r - 1) // k, r) for r in range(1, p)]
+
+
+def preorder_binomial_tree(p: int) -> Edges:
+    """Binomial tree numbered depth first, the largest subtree first (MPICH's knomial_1 with k = 2)."""
+    edges = Edges()
+
+    def grow(root: int, end: int, size: int) -> None:
+        child = root + 1
+        while size > 1 and child < end:
+            size //= 2
+            edges.append((root, child))
+            grow(child, min(end, child + size), size)
+            child += size
+
+    grow(0, p, 1 << (p - 1).bit_length())
+    return edges
+
+
+def folded_rabenseifner(p: int, n: int) -> Trace:
+    """Rabenseifner's allreduce after whole vectors of the ranks beyond a power of two were folded in (MPICH)."""
+    trace, pow2 = Trace(p), power_below(p)
+    rest = p - pow2
+    for r in range(0, 2 * rest, 2):
+        trace.send(r, r + 1, n, op=True)
+        trace.send(r + 1, r, n)
+    real = [2 * v + 1 if v < rest else v + rest for v in range(pow2)]
+    inner = rabenseifner_allreduce(pow2, n)
+    for a in range(pow2):
+        trace.ops[real[a]] += inner.ops[a]
+        for b in range(pow2):
+            trace.elements[real[a], real[b]] += inner.elements[a, b]
+            trace.messages[real[a], real[b]] += inner.messages[a, b]
     return trace

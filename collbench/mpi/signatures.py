@@ -138,32 +138,36 @@ _TUNED |= {
     },
 }
 
+
+def _heaps(p: int, n: int) -> Iterator[Trace]:
+    """MPICH's shared-memory reductions: kary trees, k = 4 for small and 2 for large messages."""
+    for k in (2, 4):
+        yield s.up(p, x.heap_tree(p, k), n)
+
+
 _MPICH: dict[str, dict[str, Models]] = {
     "allreduce": {
-        "nb": _only(s.recursive_doubling),
         "smp": _only(lambda p, n: s.up(p, s.in_order_binomial_tree(p), n)),
         "recursive_doubling": _only(s.recursive_doubling),
-        "recursive_multiplying": _only(s.recursive_doubling),
-        "reduce_scatter_allgather": _only(s.rabenseifner_allreduce),
-        "tree": _only(lambda p, n: s.up(p, s.in_order_binomial_tree(p), n)),
+        "recursive_multiplying": _power_of_two(s.recursive_doubling),
+        "reduce_scatter_allgather": _only(x.folded_rabenseifner),
+        "tree": _only(lambda p, n: s.up(p, x.preorder_binomial_tree(p), n)),
         "recexch": _only(s.recursive_doubling),
         "ring": _only(s.ring_allreduce),
-        "k_reduce_scatter_allgather": _only(s.rabenseifner_allreduce),
-        "release_gather": _only(lambda p, n: s.up(p, s.flat_tree(p), n)),
+        "k_reduce_scatter_allgather": _only(x.folded_rabenseifner),
+        "release_gather": _heaps,
     },
     "reduce": {
         "binomial": _only(lambda p, n: s.up(p, s.in_order_binomial_tree(p), n)),
-        "nb": _only(lambda p, n: s.up(p, s.in_order_binomial_tree(p), n)),
         "smp": _only(lambda p, n: s.up(p, s.in_order_binomial_tree(p), n)),
         "reduce_scatter_gather": _only(s.rabenseifner_reduce),
-        "release_gather": _only(lambda p, n: s.up(p, s.flat_tree(p), n)),
+        "release_gather": _heaps,
     },
     "reduce_scatter": {
         "recursive_doubling": _power_of_two(x.doubling_reduce_scatter),
         "pairwise": _only(x.pairwise_reduce_scatter),
         "recursive_halving": _only(s.halving_reduce_scatter),
         "noncommutative": _power_of_two(s.halving_reduce_scatter),
-        "nb": _only(s.halving_reduce_scatter),
     },
 }
 _MPICH["reduce_scatter_v"] = _MPICH["reduce_scatter"]

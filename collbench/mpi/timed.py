@@ -130,9 +130,18 @@ def _run_c(call: Call, plan: _Plan) -> Block:
 
 def _text(MPI: Any, code: int) -> str:
     try:
-        return str(MPI.Get_error_string(code)).strip()
+        return error_text(MPI.Get_error_string(code))
     except MPI.Exception:
         return "unknown error code"
+
+
+def error_text(text: str) -> str:
+    """Return a library's error text in one line: the first and, of an error stack, the innermost reason."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) < 2:
+        return lines[0] if lines else "no text"
+    first = lines[0].removesuffix("error stack:").strip().rstrip(",")
+    return f"{first}: {lines[-1].partition(': ')[2] or lines[-1]}"
 
 
 def _run_mpi4py(call: Call, plan: _Plan) -> Block:
@@ -155,7 +164,7 @@ def _run_mpi4py(call: Call, plan: _Plan) -> Block:
             end[i] = clock()
             start[i] = before
     except MPI.Exception as error:
-        raise MpiCallError(error.Get_error_code(), error.Get_error_string()) from None
+        raise MpiCallError(error.Get_error_code(), error_text(error.Get_error_string())) from None
     return stamps
 
 
