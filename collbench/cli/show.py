@@ -17,7 +17,7 @@ from collbench.reports.evidence import evidence_table, proofs
 from collbench.reports.notes import notes
 from collbench.reports.overview import overview, to_json
 from collbench.reports.panels import Panel, panels
-from collbench.reports.samples import Filter, Samples, samples
+from collbench.reports.samples import Filter, samples
 from collbench.results import Run
 
 
@@ -62,7 +62,7 @@ def command(
     if as_json:
         click.echo(json.dumps(to_json(loaded, found, tables, only, said), ensure_ascii=False))
     else:
-        _print(console, loaded, found, tables, said, metric=metric, maps=maps)
+        _print(console, [*overview(loaded, found, only), ""], tables, said, metric=metric, maps=maps)
     if not tables and only != Filter():
         raise UnansweredError(f"{loaded.name} holds no measured cell for these filters{_offers(loaded)}")
     return None if tables else EXIT_UNANSWERED
@@ -70,8 +70,7 @@ def command(
 
 def _print(
     console: Console,
-    run: Run,
-    found: Samples,
+    head: Sequence[str],
     tables: Sequence[Panel],
     said: Sequence[str],
     *,
@@ -79,7 +78,7 @@ def _print(
     maps: bool,
 ) -> None:
     """Print the overview, tables, maps and notes, in this order: the end stays on the screen."""
-    things: list[RenderableType] = [*map(Text, overview(run, found)), ""]
+    things: list[RenderableType] = [Text(line) for line in head]
     for panel in () if maps else tables:
         things += [terminal.panel_table(panel, metric, console.width), ""]
     for group in terminal.winner_maps(tables, console.width):

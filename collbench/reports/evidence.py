@@ -127,7 +127,7 @@ def _table(rows: list[Proof]) -> list[Any]:
         status = Text(row.status.replace("_", " "), style=_STYLES.get(row.status, ""))
         table.add_row(row.requested, _sizes(row), ran, status, (row.by or "–").replace("_", " "))
     notes = [
-        f"({letter}) {alike.replace(' or ', ', ')}: no proof tells these apart"
+        f"({letter}) {alike.replace(' or ', ', ')}: this proof cannot tell them apart"
         for alike, letter in letters.items()
     ]
     return [title, table, *(Padding(Text(text, style="dim"), (0, 0, 0, 2)) for text in notes)]

@@ -6,13 +6,13 @@ from typing import Any
 
 from collbench.collectives import COLLECTIVES, busbw
 from collbench.records import Case
-from collbench.reports.notes import Group, grouped
+from collbench.reports.notes import Group, counted, grouped
 from collbench.reports.panels import Panel
 from collbench.reports.samples import Filter, Sample, Samples
 from collbench.results import Run
 
 
-def overview(run: Run, found: Samples) -> list[str]:
+def overview(run: Run, found: Samples, only: Filter) -> list[str]:
     """Return what a run is: name, profile, date; libraries and thread level; how much there is."""
     header = run.header
     first = [f"run {run.name}"]
@@ -26,13 +26,13 @@ def overview(run: Run, found: Samples) -> list[str]:
     second += [f"thread level {'/'.join(levels)}"] if levels else []
     second += [f"timed by {'/'.join(timers)}"] if timers else []
     ranks = sorted({s.case.cell.ranks for s in found.usable})
-    third = (
-        f"{len(found.usable)} cells on {', '.join(map(str, ranks)) or 'no'} ranks in {len(measured)} launches"
-    )
-    lost = [
-        f"{len(rows)} {word}" for word, rows in (("failed", run.failed), ("skipped", run.skipped)) if rows
-    ]
-    return [" · ".join(first), " · ".join(second), ", ".join([third, *lost])]
+    launches = {s.launch for s in found.usable}
+    where = ", ".join(map(str, ranks)) or "no"
+    third = [f"{counted(len(found.usable), 'cell')} on {where} ranks in {counted(len(launches), 'launch')}"]
+    for word, lines in (("failed", run.failed), ("skipped", run.skipped)):
+        lost = sum(group.count for group in grouped(lines, only))
+        third += [f"{lost} {word}"] if lost else []
+    return [" · ".join(first), " · ".join(second), ", ".join(third)]
 
 
 def _measured(run: Run) -> list[Mapping[str, Any]]:
