@@ -4,6 +4,8 @@ Schema history:
     1: kinds run, launch, cell, failed, skipped; proof (what an untimed proof found) and launch_end (probe after).
 """
 
+import contextlib
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -31,6 +33,9 @@ class RunWriter:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (os.O_EXCL if create else 0)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        try:
             self._fd = os.open(path, flags, 0o644)
         except FileExistsError:
             raise UsageError(
@@ -49,18 +54,25 @@ class RunWriter:
                 written += os.write(self._fd, data[written:])
         except OSError as error:
             # A half-written line would look like a torn cell: take it back, keep all before it.
-            os.ftruncate(self._fd, start)
+            with contextlib.suppress(OSError):  # a device cannot be cut
+                os.ftruncate(self._fd, start)
             raise UnansweredError(
                 f"cannot go on writing {self.path}: {error.strerror}; all finished cells are kept, "
                 "free some space and continue with --resume"
             ) from None
 
     def close(self) -> None:
-        """Flush to disk and close."""
-        if self._fd >= 0:
-            os.fsync(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+        """Flush to disk and close; raises UnansweredError when the disk refuses (full, or broken)."""
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a device has nothing to flush
+                raise UnansweredError(f"cannot finish writing {self.path}: {error.strerror}") from None
+        finally:
+            os.close(fd)
 
     def __enter__(self) -> "RunWriter":
         return self
@@ -85,7 +97,7 @@ def parse_lines(data: bytes, path: Path) -> tuple[list[dict[str, Any]], list[str
             continue
         try:
             line = json.loads(raw)
-        except ValueError:
+        except (ValueError, RecursionError):
             last = number == len(rows)
             remarks.append(f"{path}: line {number} is {'cut off' if last else 'not JSON'} and was left out")
             continue

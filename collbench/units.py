@@ -164,4 +164,5 @@ def _three(value: float) -> str:
         return "0"
     digits = 2 - math.floor(math.log10(abs(value)))
     rounded = round(value, digits)
+    digits = 2 - math.floor(math.log10(abs(rounded)))  # 0.9999 has become 1.00
     return f"{rounded:.{max(0, min(6, digits))}f}"

@@ -15,20 +15,21 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "collbench"
 
 LEVELS = (
-    "errors units registry records collectives algorithms atomic __init__",
-    "profile plan samplers forcing runfile results environment redaction",
+    "errors units registry records collectives algorithms __init__",
+    "profile plan samplers forcing runfile results environment",
     "mpi portable backends",
-    "launchers worker worker_status runner processes installation mpiexec memory resume",
-    # the last eight are nouns split from selection
-    "importers stats compare selection guidance guidelines "
-    + "pool candidates screening segments decision interpolation ruling heldout",
+    "launchers worker worker_status runner processes installation memory resume",
+    "importers stats compare selection guidance guidelines pool candidates screening decision ruling heldout",
     "tables reports",
     "cli __main__",
 )
 """Lowest first; each module or folder of collbench stands in exactly one line."""
 
-PLACES = {name: level for level, names in enumerate(LEVELS) for name in names.split()}
-ANALYSIS = tuple(LEVELS[4].split())
+SPLIT = {"segments": 4, "interpolation": 4, "mpiexec": 3, "atomic": 0, "redaction": 1}
+"""Nouns split from a module of that level."""
+
+PLACES = SPLIT | {name: level for level, names in enumerate(LEVELS) for name in names.split()}
+ANALYSIS = tuple(name for name, level in PLACES.items() if level == 4)
 
 HOMES = {
     "click": ("cli",),
