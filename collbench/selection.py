@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from collbench import candidates, interpolation, pool, screening
+from collbench import candidates, interpolation, pool, screening, stacks
 from collbench.candidates import Series
 from collbench.decision import Policy, decide
 from collbench.errors import UnansweredError
@@ -15,8 +15,52 @@ from collbench.results import Run, frame
 from collbench.ruling import rules_of
 
 
-def decide_rules(series: Sequence[Series], policy: Policy, provider: str) -> list[Rule]:
-    """Return the rules for all measured series and for the rank counts between them."""
+def decide_rules(
+    series: Sequence[Series], policy: Policy, provider: str, replaces: str = ""
+) -> tuple[list[Rule], dict[str, str], list[str]]:
+    """Return the rules for all measured series and for rank counts between them, settings they need, remarks.
+
+    Args:
+        series: of one provider.
+        policy: how to decide.
+        provider: whose algorithms.
+        replaces: what leaving the default in one place takes away elsewhere: "" nothing, "collective" or "everything"
+            (see ``stacks``).
+    """
+    needs: dict[str, str] = {}
+    remarks: list[str] = []
+    if not replaces:
+        return _ordered(_rules(series, policy, provider)), needs, remarks
+    names = sorted({one.collective for one in series})
+    scopes = [[name] for name in names] if replaces == "collective" else [names]
+    rules: list[Rule] = []
+    for scope in scopes:
+        own = [one for one in series if one.collective in scope]
+        free = _rules(own, policy, provider)
+        forced = stacks.forced(own)
+        anew = _rules(forced, replace(policy, keep_default=False), provider) if forced else []
+        gain = stacks.expected_gain(anew, forced)
+        departs = any(r.algorithm != "default" and r.basis == "measured" for r in free)
+        if departs and anew and gain >= policy.margin:
+            rules += anew
+            needs |= stacks.settings(provider, scope)
+            remarks.append(
+                f"{', '.join(scope)}: decided anew for every size, the table switches the default off"
+            )
+            continue
+        if departs:
+            remarks.append(
+                f"{', '.join(scope)}: left to the library; switching its own layer off costs what the rules gain"
+            )
+        rules += stacks.only_default(own, provider)
+    return _ordered(rules), needs, remarks
+
+
+def _ordered(rules: Sequence[Rule]) -> list[Rule]:
+    return sorted(rules, key=lambda r: (r.collective, r.ranks, r.ranks_per_node or 0, r.min_bytes))
+
+
+def _rules(series: Sequence[Series], policy: Policy, provider: str) -> list[Rule]:
     rules = [
         rule
         for one, chosen in zip(series, decide(series, policy), strict=True)
@@ -24,7 +68,7 @@ def decide_rules(series: Sequence[Series], policy: Policy, provider: str) -> lis
     ]
     for group in pool.shapes(series):
         rules += interpolated(group, policy, provider)
-    return sorted(rules, key=lambda r: (r.collective, r.ranks, r.ranks_per_node or 0, r.min_bytes))
+    return rules
 
 
 def interpolated(group: Sequence[Series], policy: Policy, provider: str) -> list[Rule]:
@@ -66,6 +110,7 @@ def select(
     policy: Policy | None = None,
     failed: Sequence[Mapping[str, Any]] = (),
     context: Mapping[str, Any] | None = None,
+    ranks_per_node: int | None = None,
 ) -> Selection:
     """Return the decision for one library.
 
@@ -75,16 +120,26 @@ def select(
         policy: margin and allowance; None = the defaults.
         failed: ``failed`` lines of the same runs.
         context: further facts for the header of tables (settings, hosts …).
+        ranks_per_node: only rows of this shape; None = all.
 
     Raises:
         UnansweredError: nothing measured for this provider.
     """
     policy = policy or Policy()
+    if ranks_per_node is not None:
+        table = table[table["ranks_per_node"] == ranks_per_node]
     screened = screening.screen(table, provider, failed)
     series = candidates.build(screened.rows)
-    rules = decide_rules(series, policy, screened.provider)
-    exclusions = [*screened.exclusions, *_without_default(series)]
-    facts = {**describe(screened.rows, policy), "warnings": list(screened.warnings), **(context or {})}
+    replaces = stacks.replaces(screened.provider, screened.rows) if policy.keep_default else ""
+    series = series if policy.keep_default else stacks.forced(series)
+    rules, needs, remarks = decide_rules(series, policy, screened.provider, replaces)
+    exclusions = [*screened.exclusions, *_without_default(series), *remarks]
+    facts = {
+        **describe(screened.rows, policy),
+        "warnings": list(screened.warnings),
+        "needs": needs,
+        **(context or {}),
+    }
     return Selection(
         rules=tuple(rules),
         provider=screened.provider,
@@ -94,7 +149,13 @@ def select(
     )
 
 
-def from_runs(runs: Sequence[Run], *, provider: str | None = None, policy: Policy | None = None) -> Selection:
+def from_runs(
+    runs: Sequence[Run],
+    *,
+    provider: str | None = None,
+    policy: Policy | None = None,
+    ranks_per_node: int | None = None,
+) -> Selection:
     """Return the decision from run files, with their failed cells and launch settings.
 
     Raises:
@@ -109,7 +170,8 @@ def from_runs(runs: Sequence[Run], *, provider: str | None = None, policy: Polic
         provider=provider,
         policy=policy,
         failed=screening.failed_lines(runs),
-        context={"settings": settings(runs)},
+        context={"settings": settings(runs), "hosts": hosts(runs)},
+        ranks_per_node=ranks_per_node,
     )
 
 
@@ -121,6 +183,17 @@ def settings(runs: Sequence[Run]) -> dict[str, str]:
             own = {str(k): str(v) for k, v in (launch.get("settings") or {}).items()}
             common = own if common is None else {k: v for k, v in common.items() if own.get(k) == v}
     return common or {}
+
+
+def hosts(runs: Sequence[Run]) -> list[str]:
+    """Return the hosts of the launches, where they were recorded."""
+    found = {
+        str(host)
+        for run in runs
+        for launch in run.launches.values()
+        for host in launch.get("hosts") or (launch.get("environment") or {}).get("hosts") or ()
+    }
+    return sorted(found)
 
 
 def _without_default(series: Sequence[Series]) -> list[str]:

@@ -17,8 +17,9 @@ class Format:
         suffix: of the file that ``--output-dir`` writes.
         provider: whose algorithms it can hold; None = any.
         render: selection → text of the file.
-        activation: path of the written file → environment that makes the library load it.
+        activation: path of the written file and selection → environment that makes the library load it.
         cannot: what the format cannot express, one sentence each.
+        keeps_default: whether "leave the library alone" can be written; False = decide without it.
         summary: one line for ``collbench list formats``.
     """
 
@@ -26,8 +27,9 @@ class Format:
     suffix: str
     provider: str | None
     render: Callable[[Selection], str]
-    activation: Callable[[str], dict[str, str]] = field(default=lambda _path: {})
+    activation: Callable[[str, Selection], dict[str, str]] = field(default=lambda _path, _selection: {})
     cannot: tuple[str, ...] = ()
+    keeps_default: bool = True
     summary: str = ""
 
 
@@ -35,6 +37,16 @@ FORMATS = Registry(
     "table format",
     {
         "openmpi": "collbench.tables.openmpi:FORMAT",
+        "openmpi-json": "collbench.tables.openmpi_json:FORMAT",
+        "mpich": "collbench.tables.mpich:FORMAT",
+        "intelmpi": "collbench.tables.intelmpi:FORMAT",
+        "nccl-tuner": "collbench.tables.nccl_tuner:FORMAT",
+        "nccl-env": "collbench.tables.nccl_env:FORMAT",
+        "ucc": "collbench.tables.ucc:FORMAT",
+        "env": "collbench.tables.plain:ENV",
+        "csv": "collbench.tables.plain:CSV",
+        "json": "collbench.tables.plain:JSON",
+        "markdown": "collbench.tables.plain:MARKDOWN",
     },
 )
 """Format name → its ``Format``."""

@@ -19,10 +19,11 @@ def lines(selection: Selection, unit: str, cannot: Sequence[str] = ()) -> list[s
     facts = [
         f"collbench {__version__} table for {library or selection.provider}",
         f"from: {_join(context.get('runs'))}",
-        f"thread level {_join(context.get('thread_level'))}, memory {_join(context.get('memory'))}, "
-        f"dtype {_join(context.get('dtype'))}, nodes {_join(context.get('nodes'))}, "
-        f"ranks per node {_join(context.get('ranks_per_node'))}",
-        f"settings: {_settings(context.get('settings'))}",
+        f"thread level {_join(context.get('thread_level'))}, memory {_join(context.get('memory'))}",
+        f"dtype {_join(context.get('dtype'))}, nodes {_join(context.get('nodes'))}",
+        f"ranks {_join(context.get('ranks'))}, ranks per node {_join(context.get('ranks_per_node'))}",
+        f"measured under: {_settings(context.get('settings'))}",
+        f"needs beside it: {_settings(context.get('needs'))}",
         f"margin over the default {context.get('margin', 0):.1%}, allowance {context.get('allowance', 0):.1%}",
         f"sizes: {unit}",
     ]

@@ -15,8 +15,11 @@ from collbench.algorithms.openmpi import RULES_FILE_IDS
 from collbench.errors import UnansweredError, UsageError
 from collbench.records import Rule, Selection
 from collbench.tables import Format, header
+from collbench.tables.coverage import communicators
 
-FIRST_JSON = (6,)
+SMALLEST = 2
+"""Smallest communicator worth an entry."""
+FIRST_JSON = 6
 """First version that shifts classic files by one row and so needs the JSON format."""
 UNIT = (
     "bytes as coll_tuned counts them: the vector for allreduce, bcast, reduce; per-rank block x ranks for allgather, "
@@ -46,7 +49,7 @@ def render(selection: Selection) -> str:
         UnansweredError: for Open MPI 6 and later, or where one rank count was measured with several shapes.
     """
     version = str(selection.context.get("library_version") or "")
-    if version.split(".", maxsplit=1)[0].isdigit() and (int(version.split(".", maxsplit=1)[0]),) >= FIRST_JSON:
+    if version.split(".", maxsplit=1)[0].isdigit() and int(version.partition(".")[0]) >= FIRST_JSON:
         raise UnansweredError(
             f"Open MPI {version} reads classic rules files shifted by one row: use --format openmpi-json"
         )
@@ -57,10 +60,10 @@ def render(selection: Selection) -> str:
     }
     out = [f"# {line}" for line in header.lines(selection, UNIT, CANNOT)]
     out.append(f"{len(blocks)}  # collectives")
-    for name, communicators in sorted(blocks.items(), key=lambda item: RULES_FILE_IDS[item[0]]):
+    for name, entries in sorted(blocks.items(), key=lambda item: RULES_FILE_IDS[item[0]]):
         out.append(f"{RULES_FILE_IDS[name]}  # {name}")
-        out.append(f"{len(communicators)}  # communicator sizes")
-        for ranks, rows in communicators:
+        out.append(f"{len(entries)}  # communicator sizes")
+        for ranks, rows in entries:
             out.append(f"{ranks} {len(rows)}  # {ranks} ranks and more, {len(rows)} message rules")
             out.extend(f"{r.nbytes} {r.number} {r.fanout} {r.segment}  # {r.comment}" for r in rows)
     text = "\n".join(out) + "\n"
@@ -70,31 +73,25 @@ def render(selection: Selection) -> str:
 
 def _communicators(rules: Sequence[Rule]) -> list[tuple[int, list[MessageRule]]]:
     """Return (communicator size, message rules), with built-in entries where nothing was decided."""
-    shapes: dict[int, set[int | None]] = {}
-    for rule in rules:
-        shapes.setdefault(rule.ranks, set()).add(rule.ranks_per_node)
-    mixed = sorted(ranks for ranks, per_node in shapes.items() if len(per_node) > 1)
-    if mixed:
-        raise UnansweredError(
-            f"{rules[0].collective} at {mixed[0]} ranks was measured with several ranks per node, which this format "
-            "cannot tell apart: choose one with --ranks-per-node"
-        )
     builtin = [MessageRule(0, 0, comment="built-in: not measured")]
-    entries: list[tuple[int, list[MessageRule]]] = []
-    following = 2
-    for ranks in sorted(shapes):
-        own = [r for r in rules if r.ranks == ranks]
-        if ranks > following or (not entries and ranks > 2):
-            entries.append((following, builtin))
-        entries.append((ranks, [_message(r) for r in own]))
-        following = (own[0].ranks_max or ranks) + 1
-    entries.append((following, builtin))
-    return entries
+    spans = [span for span in communicators(rules) if span[1] is None or span[1] >= SMALLEST]
+    return [(max(first, SMALLEST), _messages(own) or builtin) for first, _last, own in spans]
+
+
+def _messages(rules: Sequence[Rule]) -> list[MessageRule]:
+    """Return the lines of one rank count; a rule that the library's unit leaves no size for is dropped."""
+    rows: list[MessageRule] = []
+    for rule in rules:
+        row = _message(rule)
+        if rows and rows[-1].nbytes == row.nbytes:
+            rows.pop()
+        rows.append(row)
+    return rows
 
 
 def _message(rule: Rule) -> MessageRule:
     if rule.algorithm == "default":
-        return MessageRule(_native_bytes(rule), 0, comment=f"built-in ({rule.basis})")
+        return MessageRule(native_bytes(rule, rule.min_bytes), 0, comment=f"built-in ({rule.basis})")
     row = algorithms.find("openmpi", rule.collective, rule.algorithm)
     assert row.native_id is not None
     params = dict(rule.params)
@@ -105,7 +102,7 @@ def _message(rule: Rule) -> MessageRule:
         )
     gain = "" if rule.gain is None else f" {rule.gain:+.1%} over the default"
     return MessageRule(
-        _native_bytes(rule),
+        native_bytes(rule, rule.min_bytes),
         row.native_id,
         int(fanout),
         int(segment),
@@ -113,11 +110,9 @@ def _message(rule: Rule) -> MessageRule:
     )
 
 
-def _native_bytes(rule: Rule) -> int:
-    """Return the rule's first size in the library's unit: scatter counts one rank's block."""
-    if rule.collective != "scatter":
-        return rule.min_bytes
-    return -(-rule.min_bytes // rule.ranks)
+def native_bytes(rule: Rule, nbytes: int) -> int:
+    """Return a total size in the library's unit: scatter counts one rank's block, rounded up."""
+    return -(-nbytes // rule.ranks) if rule.collective == "scatter" else nbytes
 
 
 def parse(text: str) -> dict[int, list[tuple[int, list[MessageRule]]]]:
@@ -171,9 +166,10 @@ def lookup(text: str, collective: str, ranks: int, nbytes: int) -> MessageRule |
     return row if row.number else None
 
 
-def activation(path: str) -> dict[str, str]:
-    """Return the environment that makes Open MPI read the file when it starts."""
+def activation(path: str, selection: Selection) -> dict[str, str]:
+    """Return the environment that makes Open MPI read the file when it starts, with the settings it needs."""
     return {
+        **selection.context.get("needs", {}),
         "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
         "OMPI_MCA_coll_tuned_dynamic_rules_filename": path,
     }
