@@ -16,6 +16,11 @@ from collbench.processes import MARKER
 pytestmark = pytest.mark.process
 
 DEFAULT = ["--algorithms", "default"]
+LONG = [
+    "--collectives", "allreduce,bcast", "--sizes", "4K,64K", "--iterations", 50000, "--no-prove", "--seed", "7",
+    "--algorithms", "default", "--ranks", 2,
+]  # fmt: skip
+"""Four cells of one launch on any library, long enough to be hit by a signal after the first."""
 SMALL = ["--collectives", "allreduce,bcast", "--sizes", "8,4K", "--no-prove", "--seed", "7"]
 
 
@@ -131,7 +136,7 @@ def test_a_results_file_is_never_overwritten(tmp_path, mpiexec):
 def test_kill_9_of_the_driver_leaves_a_readable_file(tmp_path, mpiexec):
     """Every finished cell is there, and the ranks end by themselves."""
     path = tmp_path / "r.jsonl"
-    process = start("run", *SMALL, *DEFAULT, "--ranks", 2, "--iterations", 20000, "-o", path, cwd=tmp_path)
+    process = start("run", *LONG, "-o", path, cwd=tmp_path)
     wait_for_cells(path, 2, process)
     ranks = ranks_of(process)
     assert len(ranks) == 2
@@ -149,7 +154,7 @@ def test_kill_9_of_the_driver_leaves_a_readable_file(tmp_path, mpiexec):
 def test_a_killed_rank_costs_the_cell_in_flight_only(tmp_path, mpiexec):
     """SIGKILL of one rank: that case fails with a reason, a new launch measures the rest."""
     path = tmp_path / "r.jsonl"
-    process = start("run", *SMALL, *DEFAULT, "--ranks", 2, "--iterations", 20000, "-o", path, cwd=tmp_path)
+    process = start("run", *LONG, "-o", path, cwd=tmp_path)
     wait_for_cells(path, 1, process)
     os.kill(ranks_of(process)[0], signal.SIGKILL)
     out, err = process.communicate(timeout=180)
@@ -182,7 +187,7 @@ def test_a_stopped_rank_is_a_hang_and_nothing_survives(tmp_path, mpiexec):
 def test_signals_end_with_130_and_resume_goes_on(number, tmp_path, mpiexec):
     """What was measured is kept; --resume measures exactly what is missing, in a new launch."""
     path = tmp_path / "r.jsonl"
-    process = start("run", *SMALL, *DEFAULT, "--ranks", 2, "--iterations", 20000, "-o", path, cwd=tmp_path)
+    process = start("run", *LONG, "-o", path, cwd=tmp_path)
     wait_for_cells(path, 1, process)
     ranks = ranks_of(process)
     process.send_signal(number)
