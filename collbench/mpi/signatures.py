@@ -89,35 +89,36 @@ _TUNED: dict[str, dict[str, Models]] = {
         "linear_nb": _only(lambda p, n: x.spread(p, s.flat_tree(p), n)),
     },
 }
+# Algorithms made of two others come last: they can look like a simpler one.
 _TUNED |= {
     "allreduce": {
         "basic_linear": _only(lambda p, n: s.up(p, s.flat_tree(p), n) + s.down(p, s.flat_tree(p), n)),
-        "nonoverlapping": _sum_of("reduce", "bcast", apart=("linear", "basic_linear")),
         "recursive_doubling": _only(s.recursive_doubling),
         "ring": _only(s.ring_allreduce),
         "segmented_ring": _only(s.ring_allreduce),
         "rabenseifner": _only(s.rabenseifner_allreduce),
+        "nonoverlapping": _sum_of("reduce", "bcast", apart=("linear", "basic_linear")),
     },
     "allgather": {
-        "linear": _sum_of("gather", "bcast"),
         "bruck": _only(x.bruck_allgather),
         "recursive_doubling": _power_of_two(x.doubling_allgather),
         "ring": _only(lambda p, n: s.ring_allgather(p, [n // p] * p)),
         "neighbor": _even(x.neighbour_allgather),
         "two_proc": _two(x.doubling_allgather),
         "sparbit": _only(x.sparbit_allgather),
+        "linear": _sum_of("gather", "bcast"),
     },
     "reduce_scatter": {
-        "basic_linear": _sum_of("reduce", "scatter"),
         "recursive_doubling": _power_of_two(x.doubling_reduce_scatter),
         "recursive_halving": _only(s.halving_reduce_scatter),
         "butterfly": _power_of_two(lambda p, n: s.halving_reduce_scatter(p, n, far_first=False)),
+        "basic_linear": _sum_of("reduce", "scatter"),
     },
     "reduce_scatter_v": {
-        "non-overlapping": _sum_of("reduce", "scatter"),
         "recursive_halving": _only(s.halving_reduce_scatter),
         "ring": _only(lambda p, n: s.ring_reduce_scatter(p, [n // p] * p)),
         "butterfly": _power_of_two(x.butterfly_reduce_scatter),
+        "non-overlapping": _sum_of("reduce", "scatter"),
     },
     "alltoall": {
         "linear": _only(x.direct_alltoall),

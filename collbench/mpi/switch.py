@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from collbench.algorithms import find
 from collbench.errors import UnansweredError
 from collbench.forcing import settings
 from collbench.mpi.cvars import ControlVariableError, ControlVariables, Value
@@ -140,6 +141,10 @@ class Switch:
     # --- MPICH: variables act at the next call, so they are set around each block only -----------------------
 
     def _mpich(self, case: Case) -> Any:
+        # An algorithm outside its limits can abort the whole job by an assertion.
+        reason = find("mpich", case.cell.collective, case.algorithm).impossible(case.cell)
+        if reason:
+            raise SwitchError(f"MPICH's {case.cell.collective} {case.label} {reason}")
         key = (case.cell.collective, case.algorithm, case.component, case.params)
         if key not in self._made:
             writes = mpich_writes(case)

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from collbench.errors import UsageError
-from collbench.mpi.calls import Call, MpiCallError, function_address, handle
+from collbench.mpi.calls import Call, MpiCallError, function_address, handle, prepare
 from collbench.mpi.guard import held
 from collbench.mpi.start import loaded
+from collbench.records import Case, Cell
 
 Stamps = npt.NDArray[np.int64]
 
@@ -115,20 +116,22 @@ class _Plan:
 
 def _run_c(call: Call, plan: _Plan) -> Block:
     assert _C is not None
-    MPI, stamps = loaded(), plan.stamps()
+    stamps = plan.stamps()
     arguments = np.array(call.argument_sets, dtype=np.int64)
     barrier = plan.sync == "barrier"
     done, code = _C.block(
         call.address, arguments.shape[1], arguments, plan.iterations, plan.first, _SYNC[plan.sync],
-        function_address(MPI, "MPI_Barrier") if barrier else 0, handle(MPI, call.sync_comm) if barrier else 0,
+        function_address(loaded(), "MPI_Barrier") if barrier else 0,
+        handle(loaded(), call.sync_comm) if barrier else 0,
         plan.base_ns, plan.window_ns, stamps.start_ns, stamps.end_ns, stamps.late,
     )  # fmt: skip
     if code:
-        raise MpiCallError(code, _text(MPI, code) + f" (in iteration {done})")
+        raise MpiCallError(code, f"{_text(code)} (in iteration {done})")
     return stamps
 
 
-def _text(MPI: Any, code: int) -> str:
+def _text(code: int) -> str:
+    MPI = loaded()
     try:
         return error_text(MPI.Get_error_string(code))
     except MPI.Exception:
@@ -177,19 +180,12 @@ def warm_up(call: Call, iterations: int = 8) -> None:
 
 
 def overhead_s(MPI: Any, rounds: int = 400) -> float:
-    """Return what the mpi4py loop adds to each call in seconds: a barrier of one rank, mpi4py against C.
+    """Return what the mpi4py loop adds to each call in seconds: an 8 B allreduce of one rank, mpi4py against C.
 
     Without the extension the cost of the whole call on one rank is returned, an upper bound.
     """
     own = MPI.COMM_SELF.Dup()
-    call = Call(
-        function="MPI_Barrier",
-        comm=own,
-        sync_comm=own,
-        address=function_address(MPI, "MPI_Barrier"),
-        argument_sets=((handle(MPI, own),),),
-        callables=(own.Barrier,),
-    )
+    call = prepare(MPI, own, Case(Cell("allreduce", 1, 1, 8, "float64", "sum"), "any", "default"))
     costs = {}
     for timer in ("mpi4py", "c") if _C else ("mpi4py",):
         start, end = block(call, rounds, sync="none", timer=timer)
