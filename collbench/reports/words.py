@@ -26,11 +26,18 @@ HEAD_WIDTH = 9
 
 def short_word(label: str) -> str:
     """Return ``rec-dbl`` for ``recursive_doubling``, ``seg-ring[1K]`` for one with a single parameter."""
-    word, _, params = label.partition("[")
+    word, params = _parts(label)
     prefix, _, name = word.rpartition(":")
     short = "-".join(_SHORT.get(part, part) for part in name.split("_"))
-    values = ",".join(_short_value(pair) for pair in params.rstrip("]").split(",") if pair)
-    return f"{prefix[:4] + ':' if prefix else ''}{short}{f'[{values}]' if values else ''}"
+    return f"{prefix[:4] + ':' if prefix else ''}{short}{params}"
+
+
+def _parts(label: str) -> tuple[str, str]:
+    """Split ``pipeline[segment_bytes=16384]`` into ``pipeline`` and ``[16K]``; no parameters, no brackets."""
+    word, _, params = label.partition("[")
+    if not word or not params.endswith("]"):
+        return label, ""
+    return word, f"[{','.join(_short_value(pair) for pair in params[:-1].split(',') if pair)}]"
 
 
 def short_words(labels: Iterable[str]) -> dict[str, str]:
@@ -43,7 +50,8 @@ def short_words(labels: Iterable[str]) -> dict[str, str]:
 def head_lines(label: str) -> list[str]:
     """Return a column head as lines of at most HEAD_WIDTH characters, broken where words end."""
     lines: list[str] = []
-    for part in re.split(r"_|(?<=:)|(?=\[)|(?<=,)|(?<==)", label):
+    word, params = _parts(label)
+    for part in (*re.split(r"_|(?<=:)", word), *re.split(r"(?<=,)", params)):
         lines += _broken(part)
     return _packed(lines)
 
