@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 
 from collbench.results import CASE_COLUMNS
 
@@ -71,3 +72,110 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     first["time_s"] = grouped["time_s"].median()
     first["iterations"] = grouped["iterations"].sum(min_count=1)
     return first.reset_index()
+
+
+def _signed_rank_null(doubled_ranks: np.ndarray) -> np.ndarray:
+    """Return P(W+ = k/2) for every k: all signs of these (mid)ranks, doubled to be whole, are equally likely."""
+    distribution = np.zeros(int(doubled_ranks.sum()) + 1)
+    distribution[0] = 1.0
+    for rank in doubled_ranks:
+        shifted = np.zeros_like(distribution)
+        shifted[rank:] = distribution[: distribution.size - rank]
+        distribution = 0.5 * (distribution + shifted)
+    return distribution
+
+
+def _two_sided(distribution: np.ndarray, observed: int) -> float:
+    low, high = distribution[: observed + 1].sum(), distribution[observed:].sum()
+    return float(min(1.0, 2.0 * min(low, high)))
+
+
+def signed_rank_p(differences: Sequence[float]) -> float:
+    """Return the exact two-sided p of Wilcoxon's signed-rank test; zeros are dropped, ties take midranks.
+
+    Source: Wilcoxon 1945; the null distribution by convolution over the signs. Equals ``scipy.stats.wilcoxon`` with
+    ``method="exact"`` where there are no ties.
+    """
+    values = np.asarray(differences, float)
+    values = values[values != 0]
+    if not values.size:
+        return 1.0
+    doubled = np.rint(2 * rankdata(np.abs(values))).astype(int)
+    return _two_sided(_signed_rank_null(doubled), int(doubled[values > 0].sum()))
+
+
+def paired_ratio(numerator: Sequence[float], denominator: Sequence[float], level: float = 0.95) -> Ratio:
+    """Return the Hodges–Lehmann ratio of paired times with its signed-rank interval and exact p.
+
+    Args:
+        numerator: one time per pair, seconds.
+        denominator: its partners, in the same order.
+        level: coverage of the interval; the ends are None where so few pairs cannot give it.
+
+    Source: Hollander, Wolfe, Chicken, Nonparametric Statistical Methods, §3.2–3.3 (Walsh averages).
+    """
+    logs = np.log(np.asarray(numerator, float)) - np.log(np.asarray(denominator, float))
+    n = logs.size
+    if not n:
+        raise ValueError("a ratio needs at least one pair")
+    first, second = np.triu_indices(n)
+    walsh = np.sort((logs[first] + logs[second]) / 2)
+    cumulative = np.cumsum(_signed_rank_null(2 * np.arange(1, n + 1)))[::2]
+    out = _order_statistics(walsh, cumulative, level)
+    return Ratio(float(np.exp(np.median(walsh))), *out, n, signed_rank_p(logs.tolist()))
+
+
+def _order_statistics(
+    ordered: np.ndarray, cumulative: np.ndarray, level: float
+) -> tuple[float | None, float | None]:
+    """Return the two order statistics whose outside has at most the wanted probability, as ratios."""
+    outside = int(np.searchsorted(cumulative, (1 - level) / 2 * (1 + 1e-12), side="right"))
+    if outside == 0:
+        return None, None
+    return float(np.exp(ordered[outside - 1])), float(np.exp(ordered[-outside]))
+
+
+def _rank_sum_null(doubled_ranks: np.ndarray, size: int) -> np.ndarray:
+    """Return P(sum of ``size`` of these doubled (mid)ranks = k) when every choice is equally likely."""
+    counts = np.zeros((size + 1, int(doubled_ranks.sum()) + 1))
+    counts[0, 0] = 1.0
+    for rank in doubled_ranks:
+        for chosen in range(size, 0, -1):
+            counts[chosen, rank:] += counts[chosen - 1, : counts.shape[1] - rank]
+    distribution: np.ndarray = counts[size] / counts[size].sum()
+    return distribution
+
+
+def unpaired_ratio(numerator: Sequence[float], denominator: Sequence[float], level: float = 0.95) -> Ratio:
+    """Return the Hodges–Lehmann ratio of two independent groups of launches, its interval and exact rank-sum p.
+
+    Args:
+        numerator: launch medians of one group, seconds.
+        denominator: launch medians of the other.
+        level: coverage of the interval; the ends are None where so few launches cannot give it.
+
+    Source: Hollander, Wolfe, Chicken, §4.1–4.3; ties take midranks and the permutation distribution given them.
+    """
+    new, base = np.log(np.asarray(numerator, float)), np.log(np.asarray(denominator, float))
+    m, n = new.size, base.size
+    if not m or not n:
+        raise ValueError("a ratio needs at least one launch a side")
+    shifts = np.sort((new[:, None] - base[None, :]).ravel())
+    doubled = np.rint(2 * rankdata(np.concatenate([new, base]))).astype(int)
+    p = _two_sided(_rank_sum_null(doubled, m), int(doubled[:m].sum()))
+    untied = _rank_sum_null(2 * np.arange(1, m + n + 1), m)[m * (m + 1) :: 2]
+    low, high = _order_statistics(shifts, np.cumsum(untied), level)
+    return Ratio(float(np.exp(np.median(shifts))), low, high, min(m, n), p)
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Return adjusted p values that control the false discovery rate, in the order given.
+
+    Source: Benjamini and Hochberg 1995.
+    """
+    p = np.asarray(p_values, float)
+    order = np.argsort(p, kind="stable")
+    scaled = p[order] * p.size / np.arange(1, p.size + 1)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(1.0, np.minimum.accumulate(scaled[::-1])[::-1])
+    return [float(value) for value in adjusted]
