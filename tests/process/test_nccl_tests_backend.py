@@ -1,0 +1,241 @@
+"""The nccl-tests back end against a stand-in that prints the tool's real format. Nothing here is a measurement."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from collbench import results
+
+pytestmark = pytest.mark.process
+
+STANDIN = Path(__file__).with_name("nccl_perf_standin.py")
+
+PROFILE = """
+backend = "nccl-tests"
+ranks_per_node = 8
+launches = {launches}
+[nccl]
+memory_gib = 80
+start_s = 0.5
+[nccl-tests]
+{tool}
+[[sweep]]
+collectives = {collectives}
+ranks = {ranks}
+sizes = "{sizes}"
+algorithms = {algorithms}
+"""
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path, monkeypatch):
+    """A folder of "binaries"; results and runs are kept beside it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    text = STANDIN.read_text().replace("#!/usr/bin/env python3", f"#!{sys.executable}", 1)
+    for name in ("all_reduce", "all_gather", "alltoall", "broadcast"):
+        path = folder / f"{name}_perf"
+        path.write_text(text)
+        path.chmod(0o755)
+    monkeypatch.setenv("COLLBENCH_NCCL_TESTS_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture(name="run")
+def _run(folder, tmp_path, cli):
+    """``run(sizes=…, algorithms=…)`` → (exit status, Run)."""
+
+    def run(
+        *words,
+        sizes="1K:4M:x4",
+        algorithms='["ring", "tree"]',
+        collectives='"allreduce"',
+        ranks=8,
+        tool="",
+        launches=1,
+    ):
+        profile = tmp_path / "standin.toml"
+        profile.write_text(
+            PROFILE.format(
+                sizes=sizes,
+                algorithms=algorithms,
+                collectives=collectives,
+                ranks=ranks,
+                tool=tool,
+                launches=launches,
+            )
+        )
+        path = tmp_path / "run.jsonl"
+        if "--resume" not in words:
+            path.unlink(missing_ok=True)
+        status = cli("run", str(profile), "-o", str(path), "--seed", "1", *words)
+        return status, results.read(path)
+
+    return run
+
+
+def _cells(run):
+    return {
+        (
+            c["case"]["algorithm"],
+            c["case"]["params"].get("protocol"),
+            c["case"]["nbytes"],
+            c["case"]["in_place"],
+        ): c
+        for c in run.cells
+    }
+
+
+def test_every_setting_is_measured_and_proven(run):
+    """Default, ring and tree with each protocol, both forms; NCCL's own lines prove algorithm and protocol."""
+    status, found = run()
+    assert status == 0
+    cells = _cells(found)
+    assert {(a, p) for a, p, *_ in cells} == {
+        ("default", None),
+        *((a, p) for a in ("ring", "tree") for p in ("ll", "ll128", "simple")),
+    }
+    assert {n for _, _, n, _ in cells} == {1024 * 4**k for k in range(7)}
+    assert {place for *_, place in cells} == {False, True}
+    assert all(c["evidence"]["status"] == "proven" for c in found.cells)
+    assert cells["tree", "ll", 1024, False]["effective_params"] == {"protocol": "ll", "channels": 16}
+    assert cells["default", None, 1024, False]["effective"] == "tree"
+    assert cells["default", None, 16384, False]["effective"] == "ring"
+    assert all(c["rank_reduction"] == "max" and c["sync"] == "none" for c in found.cells)
+    assert found.launches[0]["purpose"] == "proof"
+    assert all(
+        x["library"]["version"] == "2.29.7" for x in found.launches.values() if x["purpose"] == "measure"
+    )
+    assert not found.failed
+
+
+def test_json_is_read_where_the_tool_writes_it(run, monkeypatch):
+    """The same rows come from -J."""
+    monkeypatch.setenv("STANDIN_JSON", "1")
+    status, found = run(sizes="1K:16K:x4")
+    assert status == 0
+    assert len(found.cells) == 7 * 3 * 2
+
+
+def test_what_nccl_refuses_is_skipped_with_its_words(run):
+    """A forced algorithm that the machine lacks is no failure and has no number."""
+    status, found = run(algorithms='["nvls"]')
+    assert status == 0
+    assert {c["case"]["algorithm"] for c in found.cells} == {"default"}
+    reasons = {s["reason"] for s in found.skipped if s["case"]["algorithm"] == "nvls"}
+    assert len(reasons) == 1
+    assert "NCCL refuses it: no algorithm/protocol available for function AllReduce" in reasons.pop()
+
+
+def test_a_hang_costs_one_size(run, monkeypatch):
+    """The process group is ended after the timeout; sizes before and after the hang are measured."""
+    monkeypatch.setenv("STANDIN_HANG", "16384")
+    status, found = run(
+        "--timeout", "1", "--no-prove", algorithms='["default"]', sizes="1K:256K:x4", tool='dir = "unused"'
+    )
+    assert status == 0
+    assert sorted({c["case"]["nbytes"] for c in found.cells}) == [1024, 4096, 65536, 262144]
+    assert {(f["case"]["nbytes"], f["reason"]) for f in found.failed} == {(16384, "timeout")}
+
+
+def test_a_crash_costs_one_size_and_says_what_was_printed(run, monkeypatch):
+    """The tool's last error line is the detail."""
+    monkeypatch.setenv("STANDIN_CRASH", "4096")
+    status, found = run("--no-prove", algorithms='["default"]', sizes="1K:64K:x4")
+    assert status == 0
+    assert sorted({c["case"]["nbytes"] for c in found.cells}) == [1024, 16384, 65536]
+    assert {f["case"]["nbytes"] for f in found.failed} == {4096}
+    assert "unspecified launch failure" in found.failed[0]["detail"]
+
+
+def test_wrong_results_are_failures_without_a_time(run, monkeypatch):
+    """Only the half that is wrong is lost."""
+    monkeypatch.setenv("STANDIN_WRONG", "4096")
+    _, found = run("--no-prove", algorithms='["default"]', sizes="1K:64K:x4")
+    assert [(f["case"]["nbytes"], f["case"]["in_place"]) for f in found.failed] == [(4096, True)]
+    assert "time_s" not in found.failed[0]
+    assert len(found.cells) == 7
+
+
+def test_variables_that_do_not_arrive_prove_nothing(run, monkeypatch):
+    """Without NCCL's echo a forced algorithm is never reported as proven."""
+    monkeypatch.setenv("STANDIN_DEAF", "1")
+    _, found = run(sizes="1K:4K:x4", algorithms='["ring"]')
+    forced = [c for c in found.cells if c["case"]["algorithm"] == "ring"]
+    assert forced
+    assert {c["evidence"]["status"] for c in forced} <= {"unknown", "contradicted"}
+
+
+def test_a_launcher_gets_the_variables_on_the_far_side(run):
+    """The template's fields are filled in; variables go through env behind it, so any launcher forwards them."""
+    launcher = f'launcher = "{shutil.which("env")} STANDIN_RANKS={{ranks}} STANDIN_NODES={{nodes}}"'
+    status, found = run(ranks=16, tool=launcher, sizes="1K:16K:x4", algorithms='["tree"]')
+    assert status == 0
+    assert {(c["case"]["ranks"], c["case"]["ranks_per_node"]) for c in found.cells} == {(16, 8)}
+    assert {x["nodes"] for x in found.launches.values()} == {2}
+    assert {c["evidence"]["status"] for c in found.cells} == {"proven"}
+
+
+def test_too_few_ranks_are_no_measurement(run):
+    """A launcher that starts fewer ranks than asked for yields failed cells only, exit 3."""
+    status, found = run(
+        ranks=16, tool='launcher = "env STANDIN_RANKS=8"', sizes="1K", algorithms='["default"]'
+    )
+    assert status == 3
+    assert {f["reason"] for f in found.failed} == {"wrong_ranks"}
+
+
+def test_resume_measures_only_what_is_missing(run, tmp_path, cli):
+    """A run file cut in the middle is completed; nothing is measured twice, launch numbers go on."""
+    _, whole = run(launches=2, sizes="1K:64K:x4", algorithms='["ring"]')
+    path = tmp_path / "run.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[: len(lines) // 2]))
+    before = results.read(path)
+    assert cli("run", "--resume", str(path)) == 0
+    after = results.read(path)
+
+    def keys(run):
+        return sorted(
+            (run.launches[c["launch"]]["repetition"], json.dumps(c["case"], sort_keys=True))
+            for c in run.cells
+        )
+
+    assert keys(after) == keys(whole)
+    assert len(after.cells) > len(before.cells)
+
+
+def test_total_sizes_are_rounded_as_the_tool_does(run):
+    """Six ranks: the rows hold the rounded sizes, and every one is found again."""
+    status, found = run(collectives='"allgather"', ranks=6, sizes="1K:64K:x4", algorithms='["ring"]')
+    assert status == 0
+    assert {c["case"]["nbytes"] for c in found.cells} == {s // 24 * 24 for s in (1024, 4096, 16384, 65536)}
+    assert not found.failed
+
+
+def test_a_missing_folder_or_binary_is_one_sentence(folder, run, monkeypatch):
+    """Exit 3 and what to do."""
+    (folder / "all_reduce_perf").unlink()
+    status, _ = run()
+    assert status == 3
+    assert "all_reduce_perf is no program" in status.stderr
+    monkeypatch.delenv("COLLBENCH_NCCL_TESTS_DIR")
+    status, _ = run()
+    assert status == 3
+    assert "no nccl-tests binaries" in status.stderr
+
+
+def test_dry_run_prints_the_exact_commands_without_binaries(run, tmp_path, cli, monkeypatch):
+    """Nothing is started, nothing written."""
+    run(sizes="1K:4K:x4")
+    monkeypatch.delenv("COLLBENCH_NCCL_TESTS_DIR")
+    status = cli("run", str(tmp_path / "standin.toml"), "--dry-run")
+    assert status == 0
+    assert (
+        "env NCCL_ALGO=Ring NCCL_PROTO=LL128 all_reduce_perf -b 1024 -e 4096 -f 4 -d float -o sum -g 8"
+        in status.stdout
+    )
+    assert "GPU-hours" in status.stdout
