@@ -1,7 +1,7 @@
 """What the environment of a launch must hold to force an algorithm, for each library. Pure: no MPI is touched.
 
-Open MPI 5 and MPICH switch inside the process; what still has to be set at launch is here. ``default`` never needs
-anything: it is the user's untouched stack. Sources: facts mpi-libraries §2, §3.4, §4, §6.
+Open MPI 5 and MPICH (its device layer included) switch inside the process; what still has to be set at launch is
+here. ``default`` never needs anything: it is the user's untouched stack.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,6 @@ from collbench.records import Case
 Settings = tuple[tuple[str, str], ...]
 
 DYNAMIC_RULES = "OMPI_MCA_coll_tuned_use_dynamic_rules"
-DEVICE_COLLECTIVES = "MPIR_CVAR_DEVICE_COLLECTIVES"
 MONITORING = "OMPI_MCA_pml_monitoring_enable"
 
 
@@ -24,23 +23,10 @@ def settings(case: Case, library: str, version: Version | None) -> Settings:
     if library == "openmpi":
         # 4.1 refuses to switch dynamic rules on after the component has opened.
         return ((DYNAMIC_RULES, "1"),) if version is not None and version < (5,) else ()
-    if library == "mpich":
-        return _mpich(case)
     if library == "intelmpi":
         row = algorithms.find("intelmpi", case.cell.collective, case.algorithm)
         return ((intel_variable(case.cell.collective), str(row.native_id)),)
     return ()
-
-
-def _mpich(case: Case) -> Settings:
-    if case.component == "posix":
-        name = case.cell.collective.upper()
-        return (
-            (f"MPIR_CVAR_{name}_POSIX_INTRA_ALGORITHM", case.algorithm),
-            ("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", "0"),
-        )
-    # Otherwise a single-threaded MPICH replaces the forced algorithm by release_gather after a few calls.
-    return ((DEVICE_COLLECTIVES, "none"),)
 
 
 def intel_variable(collective: str) -> str:
@@ -76,7 +62,7 @@ def _disjoint(a: Settings, b: Settings) -> bool:
 
 def _harmless(name: str) -> bool:
     """Say whether two cases may share this variable when its value is the same."""
-    return name in ("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", DEVICE_COLLECTIVES, DYNAMIC_RULES)
+    return name == DYNAMIC_RULES
 
 
 def common_settings(library: str, version: Version | None, virtual_nodes: int | None) -> dict[str, str]:

@@ -24,9 +24,9 @@ def test_open_mpi_4_needs_dynamic_rules_from_the_start():
     assert forcing.settings(case("openmpi"), "openmpi", (4, 1, 4)) == ((forcing.DYNAMIC_RULES, "1"),)
 
 
-def test_mpich_keeps_the_device_layer_out():
-    """Otherwise release_gather replaces the forced algorithm."""
-    assert forcing.settings(case("mpich"), "mpich", (5, 0, 2)) == ((forcing.DEVICE_COLLECTIVES, "none"),)
+def test_mpich_switches_without_launch_settings():
+    """Its control variables, the device layer's included, act around each block."""
+    assert forcing.settings(case("mpich"), "mpich", (5, 0, 2)) == ()
 
 
 def test_portable_cases_run_in_the_untouched_launch():
