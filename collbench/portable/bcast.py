@@ -10,7 +10,8 @@ from collbench.portable.patterns import (
     pipelined_bcast,
     ring_gather,
 )
-from collbench.portable.schedule import INPUT, NONE, Longs, chunked
+from collbench.portable.pieces import chunked
+from collbench.portable.schedule import INPUT, NONE, Longs
 from collbench.portable.shape import Built, Shape
 from collbench.portable.topology import Groups, one_group
 

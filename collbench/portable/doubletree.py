@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collbench.portable.patterns import copy, joined, tree_depths
+from collbench.portable.pieces import chunked
 from collbench.portable.schedule import (
     INPUT,
     NONE,
@@ -18,7 +19,6 @@ from collbench.portable.schedule import (
     Phase,
     Round,
     Transfers,
-    chunked,
     transfers,
 )
 from collbench.portable.shape import Built, Shape

@@ -126,7 +126,8 @@ def _ops(code: int, time: Longs, *columns: npt.NDArray[np.generic]) -> npt.NDArr
     """Return (time, code, peer, target, left, right, bytes) of the chosen rows (last column)."""
     *fields, chosen = columns
     table: npt.NDArray[np.int64] = np.column_stack([time, np.full(time.size, code), *fields]).astype(np.int64)
-    return table[chosen.astype(bool)]
+    kept: npt.NDArray[np.int64] = table[chosen.astype(bool)]
+    return kept
 
 
 def _bare_waits(schedule: Schedule, flags: npt.NDArray[np.bool_]) -> Longs:

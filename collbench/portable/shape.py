@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collbench.portable.schedule import OUTPUT, WORK, Longs, Phase, ShapeError, partition
+from collbench.portable.pieces import partition
+from collbench.portable.schedule import OUTPUT, WORK, Longs, Phase, ShapeError
 from collbench.portable.topology import Groups, node_groups
 
 
