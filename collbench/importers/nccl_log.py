@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
+from collbench.collectives import COLLECTIVES
 from collbench.importers import hints
 from collbench.records import Evidence
 
@@ -144,9 +145,9 @@ def evidence(
 
     Some versions print the total size, some one rank's share, where the collective has shares.
     """
-    ran = log.tuning.get((collective, nbytes)) or (
-        log.tuning.get((collective, nbytes // ranks)) if ranks and nbytes % ranks == 0 else None
-    )
+    ran = log.tuning.get((collective, nbytes))
+    if ran is None and COLLECTIVES[collective].per_rank and nbytes % ranks == 0:
+        ran = log.tuning.get((collective, nbytes // ranks))
     if not ran:
         return Evidence(), {}
     names = sorted({name for name, _, _ in ran})

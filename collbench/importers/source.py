@@ -68,7 +68,8 @@ class _Counted:
 
     def read(self, size: int = -1) -> bytes:
         if self._front:
-            data, self._front = self._front, b""
+            size = len(self._front) if size < 0 else size
+            data, self._front = self._front[:size], self._front[size:]
         else:
             data = self._handle.read(size)
         self.count += len(data)
@@ -104,12 +105,12 @@ class Source:
             total = 0
             while True:
                 try:
-                    data = unpacked.read(CHUNK)
+                    data = unpacked.read1(CHUNK)
                 except EOFError:
                     self.truncated = True
                     return
                 except (OSError, zlib.error) as error:
-                    raise UsageError(f"{self.name} is not a readable gzip file: {error}") from None
+                    raise UsageError(f"{self.name} is not a readable gzip file: {str(error)[:60]}") from None
                 if not data:
                     return
                 total += len(data)
@@ -185,6 +186,8 @@ class Source:
             plain = encoding == "utf-8" and "\r" not in text
             lines = text.split("\n") if plain else text.splitlines(keepends=True) or [""]
             rest = lines.pop()
+            if not plain:
+                lines = [line.rstrip("\r\n") for line in lines]
             if len(rest) > MAX_LINE:
                 raise UsageError(
                     f"{self.name}: line {number + len(lines)} is longer than {MAX_LINE >> 20} MiB: not a log"
