@@ -1,0 +1,54 @@
+"""``collbench doctor``: is this machine fit to measure, and what mends it?"""
+
+import json
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from collbench import doctor
+from collbench.cli import options
+from collbench.errors import UnansweredError
+
+_SIGNS = {
+    doctor.OK: ("ok", "green"),
+    doctor.WARNING: ("warning", "yellow"),
+    doctor.FAULT: ("FAULT", "bold red"),
+}
+_WIDTH = 80
+
+
+@click.command()
+@click.option("--mpi", metavar="PATH", help="An mpiexec, a prefix or a virtual environment to look at.")
+@options.json_option
+def command(mpi: str | None, as_json: bool) -> None:
+    """Say whether this machine is fit to measure; every fault comes with the command that mends it."""
+    findings = doctor.examine(mpi)
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"fit": doctor.fit(findings), "findings": [f.to_json() for f in findings]}, ensure_ascii=False
+            )
+        )
+    else:
+        _print(findings)
+    if not doctor.fit(findings):
+        faults = [f.name for f in findings if f.status == doctor.FAULT]
+        raise UnansweredError(f"not fit to measure: {', '.join(faults)}")
+
+
+def _print(findings: list[doctor.Finding]) -> None:
+    console = Console()
+    table = Table(box=None, show_header=False, pad_edge=False, width=min(console.width, _WIDTH))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        word, style = _SIGNS[finding.status]
+        table.add_row(Text(finding.name), Text(word, style=style), Text(finding.text))
+    console.print(table)
+    for finding in findings:
+        if finding.remedy:
+            console.print(Text(f"\n{finding.name}: to mend it"))
+            console.print(Text(f"  {finding.remedy}"), soft_wrap=True)
