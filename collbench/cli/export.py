@@ -111,7 +111,10 @@ def _reduce(paths: Sequence[Path], output: Path | None) -> list[tuple[Path, int]
     for path in paths:
         mapping: dict[str, str] = {}
         target = output or path.with_name(f"{path.name.removesuffix('.jsonl')}.reduced.jsonl")
-        written.append(_save([environment.redact(line, mapping) for line in _lines(path)], target))
+        lines = _lines(path)
+        for line in lines:  # learn every host first: an early line may name one that a later line lists
+            environment.redact(line, mapping)
+        written.append(_save([environment.redact(line, mapping) for line in lines], target))
     return written
 
 

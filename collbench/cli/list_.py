@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 from collbench.cli import options
 from collbench.collectives import COLLECTIVES, collective
@@ -45,14 +46,26 @@ def command(
     if as_json:
         click.echo(json.dumps({thing: rows}, ensure_ascii=False))
         return
-    _print(rows)
+    for title in dict.fromkeys(_title(row) for row in rows):
+        _print(title, [row for row in rows if _title(row) == title])
 
 
-def _print(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as a table; what is the same in all of many rows is said once above it."""
-    common = [key for key in _ONCE if len(rows) > 1 and len({str(row.get(key)) for row in rows}) == 1]
+_ONCE = ("provider", "collective")
+"""Columns of an algorithm list that stand above the rows instead of in each."""
+_LONG = ("family", "params", "limits", "also_called", "measures", "description", "reads", "what")
+"""Columns that may wrap; names never do."""
+
+
+def _title(row: Mapping[str, Any]) -> str:
+    return " ".join(str(row[key]) for key in _ONCE if key in row) if "algorithm" in row else ""
+
+
+def _print(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as a table; under a title it holds neither what the title says nor empty columns."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    columns = [key for key in (rows[0] if rows else ()) if key not in common]
+    columns = [
+        key for key in rows[0] if not (title and (key in _ONCE or not any(_text(row[key]) for row in rows)))
+    ]
     for column in columns:
         numbers = all(isinstance(row[column], int | float) or row[column] is None for row in rows)
         last = column == columns[-1]
@@ -60,14 +73,9 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
                          no_wrap=not last and column not in _LONG, overflow="fold")  # fmt: skip
     for row in rows:
         table.add_row(*(_text(row[column]) for column in columns))
-    title = ", ".join(f"{key} {rows[0][key]}" for key in common if rows[0].get(key) is not None)
-    terminal.emit(terminal.console(), *([title] if title else []), table)
-
-
-_ONCE = ("provider", "collective")
-"""Columns that need not be repeated on every line."""
-_LONG = ("limits", "also_called", "measures", "description", "reads", "what")
-"""Columns that may wrap; names never do."""
+    terminal.emit(
+        terminal.console(), *([Text(title, style="bold")] if title else []), table, *([""] if title else [])
+    )
 
 
 def _text(value: Any) -> str:

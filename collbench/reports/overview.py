@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from collbench.collectives import COLLECTIVES, busbw
-from collbench.records import Case
 from collbench.reports.notes import Group, counted, grouped
 from collbench.reports.panels import Panel
 from collbench.reports.samples import Filter, Sample, Samples
@@ -73,20 +71,15 @@ def to_json(
 
 def _cells(panel: Panel) -> list[dict[str, Any]]:
     rows = []
-    for (nbytes, label), entry in sorted(panel.entries.items(), key=lambda item: item[0][0]):
+    for (_, label), entry in sorted(panel.entries.items(), key=lambda item: item[0][0]):
         rows.append({
             **entry.case.to_json(), "variant": panel.key.variant, "rank_reduction": panel.key.rank_reduction,
             "sync": panel.key.sync, "label": label, "time_s": entry.time_s, "low_s": entry.low_s,
-            "high_s": entry.high_s, "algbw": nbytes / entry.time_s if nbytes else None,
-            "busbw": _busbw(entry.case, entry.time_s), "launches": entry.launches, "blocks": entry.blocks,
+            "high_s": entry.high_s, "algbw": entry.algbw,
+            "busbw": entry.busbw, "launches": entry.launches, "blocks": entry.blocks,
             "state": panel.state, "fastest": entry.fastest, "tied": entry.tied,
         })  # fmt: skip
     return rows
-
-
-def _busbw(case: Case, time_s: float) -> float | None:
-    known = case.cell.collective in COLLECTIVES
-    return busbw(case.cell.collective, case.cell.ranks, case.cell.nbytes, time_s) if known else None
 
 
 def _winners(panel: Panel) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from collbench.algorithms import algorithms
+from collbench.collectives import COLLECTIVES, busbw
 from collbench.decision import MARGIN
 from collbench.records import Case
 from collbench.reports.samples import Sample
@@ -74,6 +75,19 @@ class Entry:
     high_s: float | None
     fastest: bool = False
     tied: bool = False
+
+    @property
+    def algbw(self) -> float | None:
+        """Message size over time, bytes per second; None where there is no size."""
+        nbytes = self.case.cell.nbytes
+        return nbytes / self.time_s if nbytes else None
+
+    @property
+    def busbw(self) -> float | None:
+        """Bus bandwidth, bytes per second; None where the collective has none or is not ours."""
+        cell = self.case.cell
+        known = cell.collective in COLLECTIVES
+        return busbw(cell.collective, cell.ranks, cell.nbytes, self.time_s) if known else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from collbench.collectives import busbw
 from collbench.decision import MARGIN
 from collbench.reports.panels import Entry, Panel
 from collbench.reports.words import head_lines, short_words
@@ -49,7 +48,7 @@ def panel_table(panel: Panel, metric: str, width: int) -> Group:
     """Return one panel as a table of sizes × algorithms, split into parts that fit ``width`` columns."""
     if len(panel.labels) == 1:
         return _single(panel)
-    known = any(_value(panel, n, e, metric) is not None for (n, _), e in panel.entries.items())
+    known = any(_value(entry, metric) is not None for entry in panel.entries.values())
     shown = metric if known else "time"
     title = Text(f"{describe(panel)}: {METRICS[shown]}", style="bold")
     parts: list[RenderableType] = [title]
@@ -65,7 +64,7 @@ def _single(panel: Panel) -> Group:
         table.add_column(head, justify="right", no_wrap=True)
     for nbytes in panel.sizes:
         entry = panel.entries[nbytes, label]
-        rates = (format_gbs(_value(panel, nbytes, entry, metric)) for metric in ("algbw", "busbw"))
+        rates = (format_gbs(_value(entry, metric)) for metric in ("algbw", "busbw"))
         table.add_row(_size(nbytes), format_us(entry.time_s), *rates)
     return Group(Text(f"{describe(panel)}: {label}", style="bold"), table, _caption(panel))
 
@@ -135,19 +134,19 @@ def _spread(entries: Sequence[Entry]) -> str:
     return f"{what} ±{format_percent(middle)} (worst ±{format_percent(worst)})"
 
 
-def _value(panel: Panel, nbytes: int, entry: Entry, metric: str) -> float | None:
-    if metric == "time":
-        return entry.time_s
-    if metric == "algbw":
-        return nbytes / entry.time_s if nbytes else None
-    return busbw(panel.key.collective, panel.key.ranks, nbytes, entry.time_s)
+def _value(entry: Entry, metric: str) -> float | None:
+    value: float | None = getattr(entry, _FIELDS[metric])
+    return value
+
+
+_FIELDS = {"time": "time_s", "algbw": "algbw", "busbw": "busbw"}
 
 
 def _cell(panel: Panel, nbytes: int, label: str, metric: str) -> Text:
     entry = panel.entries.get((nbytes, label))
     if entry is None:
         return Text("· ", style="dim")
-    value = _value(panel, nbytes, entry, metric)
+    value = _value(entry, metric)
     text = format_us(value) if metric == "time" else format_gbs(value)
     if entry.fastest:
         return Text(text + FASTEST, style="bold green")
