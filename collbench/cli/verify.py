@@ -1,0 +1,204 @@
+"""``collbench verify``: prove a table on the live library."""
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import rich.box
+from rich.console import Console
+from rich.table import Table
+
+from collbench import __version__, algorithms, installation, results, runner, units, verify
+from collbench.cli import options as opt
+from collbench.errors import AnswerIsNoError, UnansweredError
+from collbench.installation import Installation
+from collbench.mpi import probe
+from collbench.plan import Plan, RunOptions
+from collbench.records import Case, Cell
+from collbench.reports.progress import PlainProgress
+from collbench.runfile import RunWriter
+from collbench.tables import reading
+from collbench.tables.reading import LoadedTable
+from collbench.verify import Speedup
+
+Wanted = list[tuple[Cell, str | None]]
+
+
+@click.command()
+@click.argument("table", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--ranks", type=opt.RANKS, help="Rank counts (default: the table's, up to twice the cores).")
+@click.option("--sizes", type=opt.SIZES, help="Total bytes (default: one inside each stretch of the table).")
+@click.option("--collectives", type=opt.COLLECTIVES, help="Only these.")
+@click.option("--launches", type=click.IntRange(min=3), default=verify.LAUNCHES, show_default=True)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Keep the measurements in this run file."
+)
+@click.option("--mpi", metavar="PATH", help="An mpiexec, a prefix, or a virtual environment of another MPI.")
+@opt.json_option
+def command(
+    table: Path,
+    ranks: tuple[int, ...] | None,
+    sizes: tuple[int, ...] | None,
+    collectives: tuple[str, ...] | None,
+    launches: int,
+    output: Path | None,
+    mpi: str | None,
+    as_json: bool,
+) -> None:
+    """Prove TABLE on the live library: with it against the untouched stack, interleaved, on fresh samples.
+
+    Exit status: 0 loaded and nowhere proven slower, 1 proven slower, 3 ignored, or too noisy to say.
+    """
+    found = installation.discover(mpi)
+    loaded = reading.load(table, found)
+    most = 2 * len(os.sched_getaffinity(0))
+    wanted = verify.cells(loaded, ranks=ranks, sizes=sizes, collectives=collectives, most_ranks=most)
+    words = Console(stderr=as_json)
+    with tempfile.TemporaryDirectory(prefix="collbench-verify-") as folder:
+        path = output or Path(folder) / "verify.jsonl"
+        session = Session(found, loaded, path, RunOptions(mpi=mpi), Console(stderr=True))
+        acts = session.prove(wanted)
+        speedups = session.measure(wanted, launches)
+        speedups, confirmed = session.confirm(speedups, launches)
+    if as_json:
+        click.echo(json.dumps(_to_json(loaded, acts, speedups, confirmed), ensure_ascii=False))
+    _show(words, loaded, speedups, acts)
+    _conclude(loaded, acts, speedups, confirmed)
+
+
+class Session:
+    """The launches of one verification, all in one run file.
+
+    Args:
+        found: the MPI.
+        table: what to prove.
+        path: the run file.
+        options: of the launches.
+        console: for progress.
+    """
+
+    def __init__(
+        self, found: Installation, table: LoadedTable, path: Path, options: RunOptions, console: Console
+    ) -> None:
+        self.found, self.table, self.path, self.options, self.console = found, table, path, options, console
+        self._next = 0
+        with RunWriter(path, create=True) as writer:
+            writer.write({"kind": "run", "schema": 1, "tool": f"collbench {__version__}", "profile": "verify",
+                          "seed": options.seed, "argv": ["collbench", "verify"], "label": str(table.path.name)})  # fmt: skip
+
+    def _run(self, plan: Plan) -> int:
+        """Run a plan and return the number of its first launch."""
+        first = self._next
+        total = sum(len(x.cases) for x in plan.launches if x.purpose == "measure")
+        with PlainProgress(total, self.console, quiet=True) as progress:
+            work = runner.Runner(plan, self.options, self.found, self.path, progress, first_launch=first,
+                                 probe=probe.probe)  # fmt: skip
+            outcome = work.run()
+        self._next += outcome.launches
+        return first
+
+    def prove(self, wanted: Wanted) -> bool | None:
+        """Say whether the library acts on the table (None: no cell can tell)."""
+        before = self._run(verify.proof_plan(wanted, self.found, {}))
+        old = verify.effective(results.read(self.path), before)
+        after = self._run(verify.proof_plan(wanted, self.found, self.table.environment))
+        new = verify.effective(results.read(self.path), after)
+        return verify.loaded(wanted, old, new)
+
+    def measure(self, wanted: Wanted, launches: int, first: int = 0) -> list[Speedup]:
+        """Return the speed-ups on interleaved launches from repetition ``first`` on."""
+        rivals = {cell: self._rivals(cell) for cell, _ in wanted}
+        plan = verify.measure_plan(
+            wanted, self.found, self.table.environment, launches, first=first, rivals=rivals
+        )
+        self._run(plan)
+        run = results.read(self.path)
+        sides = {n: str(x.get("variant")) for n, x in run.launches.items() if x.get("variant")}
+        pairs = {n: int(run.launches[n]["repetition"]) for n in sides}
+        return verify.judge(results.frame(run), sides, wanted, pairs, first)
+
+    def _rivals(self, cell: Cell) -> Sequence[Case]:
+        if self.found.library not in ("openmpi", "mpich"):
+            return ()
+        rows = algorithms.algorithms(self.found.library, cell.collective, self.found.version)
+        return [
+            Case(cell, self.found.library, r.name, r.component, r.params)
+            for r in rows
+            if not r.impossible(cell)
+        ]
+
+    def confirm(self, found: list[Speedup], launches: int) -> tuple[list[Speedup], list[Speedup]]:
+        """Measure suspects again on fresh launches and judge them on those alone; return (all, proven slower)."""
+        suspects = [s for s in found if s.slower]
+        if not suspects:
+            return found, []
+        again = self.measure([(s.cell, s.algorithm) for s in suspects], launches + 2, first=launches)
+        fresh = {s.cell: s for s in again}
+        merged = [fresh.get(s.cell, s) for s in found]
+        return merged, [s for s in again if s.slower]
+
+
+def _show(words: Console, table: LoadedTable, found: Sequence[Speedup], acts: bool | None) -> None:
+    state = {True: "loaded: its algorithms were shown to run", False: "IGNORED by the library",
+             None: "no cell tells whether it is loaded"}[acts]  # fmt: skip
+    words.print(f"{table.path} ({table.format}): {state}", markup=False)
+    grid = Table(
+        "collective",
+        "ranks",
+        "size",
+        "table says",
+        "speed-up",
+        "95 % interval",
+        "regret",
+        box=rich.box.SIMPLE,
+    )
+    for s in found:
+        regret = "–" if s.regret is None else units.format_percent(s.regret, sign=True)
+        grid.add_row(s.cell.collective, str(s.cell.ranks), units.format_bytes(s.cell.nbytes), s.algorithm or "?",
+                     f"{s.ratio:.2f}×", f"{s.low:.2f} … {s.high:.2f}", regret)  # fmt: skip
+    words.print(grid)
+    if found:
+        mean, low, high = verify.overall(found)
+        worst = min(found, key=lambda s: s.ratio)
+        words.print(
+            f"overall {mean:.2f}× ({low:.2f} … {high:.2f}) over {len(found)} cells; worst {worst.ratio:.2f}× at "
+            f"{worst.cell.collective}, {worst.cell.ranks} ranks, {units.format_bytes(worst.cell.nbytes)}"
+        )
+
+
+def _conclude(
+    table: LoadedTable, acts: bool | None, found: Sequence[Speedup], slower: Sequence[Speedup]
+) -> None:
+    if acts is False:
+        raise UnansweredError(
+            f"{table.path} is ignored: the library still runs its own choices; check that its version matches the table"
+        )
+    if slower:
+        worst = min(slower, key=lambda s: s.ratio)
+        raise AnswerIsNoError(
+            f"{table.path} is slower for {worst.cell.collective} at {worst.cell.ranks} ranks, "
+            f"{units.format_bytes(worst.cell.nbytes)} (rule: {worst.algorithm}): {worst.ratio:.2f}× "
+            f"({worst.low:.2f} … {worst.high:.2f}) on fresh launches"
+        )
+    if not found or sum(s.says_nothing for s in found) * 2 > len(found):
+        raise UnansweredError(
+            "too noisy to say: more than half of the cells cannot exclude ±25 %; use more --launches"
+        )
+
+
+def _to_json(
+    table: LoadedTable, acts: bool | None, found: Sequence[Speedup], slower: Sequence[Speedup]
+) -> dict[str, Any]:
+    mean = verify.overall(found) if found else None
+    return {
+        "table": str(table.path),
+        "format": table.format,
+        "loaded": acts,
+        "overall": None if mean is None else dict(zip(("speedup", "low", "high"), mean, strict=True)),
+        "cells": [s.to_json() for s in found],
+        "slower": [s.to_json() for s in slower],
+    }

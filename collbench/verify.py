@@ -1,0 +1,288 @@
+"""Proof that a table helps: the live library with it against the untouched stack, in interleaved launches."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from collbench import forcing
+from collbench.collectives import COLLECTIVES, round_nbytes
+from collbench.errors import UnansweredError
+from collbench.installation import Installation
+from collbench.plan import Group, Launch, Plan
+from collbench.records import ITEMSIZE, Case, Cell
+from collbench.results import Run
+from collbench.tables.reading import INFINITY, LoadedTable, Stretch
+
+UNTOUCHED, WITH_TABLE = "untouched", "table"
+LAUNCHES = 6
+"""Launches a side."""
+MARGIN = 0.02
+NOISE = 0.25
+"""A cell whose interval is wider than this on both sides says nothing."""
+BEYOND = 4
+"""How many times its start an open stretch is tried up to."""
+SIZES_EACH = 4
+"""Stretches of one (collective, ranks) that are tried, those with a rule first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """One cell's ratio of times, untouched / with the table, over paired launches.
+
+    Attributes:
+        cell: what was measured.
+        algorithm: what the table asks for there.
+        ratio: geometric mean; above 1 = the table is faster.
+        low: lower end of the 95 % interval.
+        high: upper end.
+        pairs: launches a side.
+        regret: t(with table)/t(best algorithm) − 1; None where no algorithm was measured beside it.
+    """
+
+    cell: Cell
+    algorithm: str | None
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+    regret: float | None = None
+
+    @property
+    def slower(self) -> bool:
+        """Whether the table is slower beyond noise and margin."""
+        return self.high < 1 / (1 + MARGIN)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the interval is too wide to exclude a gain or a loss of NOISE."""
+        return self.low < 1 - NOISE and self.high > 1 + NOISE
+
+    def to_json(self) -> dict[str, object]:
+        """Return the object of ``verify --json``."""
+        return {
+            "collective": self.cell.collective, "ranks": self.cell.ranks, "nbytes": self.cell.nbytes,
+            "algorithm": self.algorithm, "speedup": self.ratio, "low": self.low, "high": self.high,
+            "pairs": self.pairs, "regret": self.regret,
+        }  # fmt: skip
+
+
+def cells(
+    table: LoadedTable,
+    *,
+    ranks: Sequence[int] | None = None,
+    sizes: Sequence[int] | None = None,
+    collectives: Sequence[str] | None = None,
+    most_ranks: int = 64,
+) -> list[tuple[Cell, str | None]]:
+    """Return the cells to try and what the table asks for there.
+
+    Sizes lie inside the table's stretches, so mostly between those that were measured; rank counts are the table's own,
+    interpolated ones included.
+
+    Args:
+        table: what to prove.
+        ranks: only these; None = the table's own up to ``most_ranks``.
+        sizes: these total bytes; None = one inside each stretch.
+        collectives: only these.
+        most_ranks: largest rank count taken from the table.
+
+    Raises:
+        UnansweredError: nothing is left to try.
+    """
+    found: dict[Cell, str | None] = {}
+    names = dict.fromkeys(s.collective for s in table.stretches)
+    for name in names:
+        if collectives is not None and name not in collectives:
+            continue
+        own = [s for s in table.stretches if s.collective == name]
+        counts = ranks or [
+            p
+            for p in sorted({s.ranks for s in own})
+            if p <= most_ranks and any(s.ranks == p and s.algorithm != "default" for s in own)
+        ]
+        for count in counts:
+            for nbytes, algorithm in _tries(own, count, sizes):
+                found[_cell(name, count, nbytes)] = algorithm
+    if not found:
+        raise UnansweredError(
+            f"{table.path} changes nothing for the ranks and collectives at hand: there is nothing to prove"
+        )
+    return list(found.items())
+
+
+def _tries(own: Sequence[Stretch], ranks: int, sizes: Sequence[int] | None) -> list[tuple[int, str | None]]:
+    entry = max((s.ranks for s in own if s.ranks <= ranks), default=None)
+    stretches = [s for s in own if s.ranks == entry]
+    if sizes is not None:
+        return [
+            (n, next((s.algorithm for s in stretches if s.first <= n <= s.last), "default")) for n in sizes
+        ]
+    chosen = sorted(stretches, key=lambda s: s.algorithm == "default")[:SIZES_EACH]
+    return [(_inside(s), s.algorithm) for s in chosen]
+
+
+def _inside(stretch: Stretch) -> int:
+    """Return the geometric middle of a stretch; an open one is tried near its start."""
+    first = max(stretch.first, 8)
+    last = stretch.last if stretch.last < INFINITY else first * BEYOND
+    return int(np.sqrt(first * max(last, first)))
+
+
+def _cell(name: str, ranks: int, nbytes: int) -> Cell:
+    row = COLLECTIVES[name]
+    unit = ITEMSIZE["float32"]
+    rounded = max(round_nbytes(name, nbytes, ranks, unit), unit * (ranks if row.per_rank else 1))
+    return Cell(name, ranks, ranks, rounded if row.sized else 0, op="sum" if row.reduces else None)
+
+
+def proof_plan(
+    wanted: Sequence[tuple[Cell, str | None]], found: Installation, environment: Mapping[str, str]
+) -> Plan:
+    """Return untimed launches that show what ``default`` runs under an environment."""
+    settings = forcing.proof_settings(found.library, found.version)
+    launches = [
+        Launch(
+            ranks, 0, "proof",
+            {**forcing.common_settings(found.library, found.version, None), **(settings or {}), **environment},
+            tuple(Group((Case(c, found.library, "default"),)) for c, _ in wanted if c.ranks == ranks),
+        )
+        for ranks in sorted({c.ranks for c, _ in wanted})
+    ]  # fmt: skip
+    return Plan(tuple(launches))
+
+
+def measure_plan(
+    wanted: Sequence[tuple[Cell, str | None]],
+    found: Installation,
+    environment: Mapping[str, str],
+    launches: int,
+    *,
+    first: int = 0,
+    rivals: Mapping[Cell, Sequence[Case]] | None = None,
+) -> Plan:
+    """Return interleaved launches with and without the table, the order turned each time.
+
+    Args:
+        wanted: cells.
+        found: whose library.
+        environment: of the table.
+        launches: of each side.
+        first: number of the first repetition (fresh launches follow on earlier ones).
+        rivals: forced algorithms measured beside the default in the untouched launches.
+    """
+    common = forcing.common_settings(found.library, found.version, None)
+    sides: dict[str, Mapping[str, str]] = {UNTOUCHED: common, WITH_TABLE: {**common, **environment}}
+    planned = []
+    for repetition, ranks in itertools.product(
+        range(first, first + launches), sorted({c.ranks for c, _ in wanted})
+    ):
+        own = [c for c, _ in wanted if c.ranks == ranks]
+        order = (UNTOUCHED, WITH_TABLE) if repetition % 2 == 0 else (WITH_TABLE, UNTOUCHED)
+        for side in order:
+            groups = tuple(
+                Group(
+                    (
+                        Case(c, found.library, "default"),
+                        *((rivals or {}).get(c, ()) if side == UNTOUCHED else ()),
+                    )
+                )
+                for c in own
+            )
+            planned.append(Launch(ranks, repetition, "measure", sides[side], groups, side))
+    return Plan(tuple(planned))
+
+
+def effective(run: Run, first_launch: int) -> dict[tuple[str, int, int], str | None]:
+    """Return (collective, ranks, nbytes) → algorithm shown to run, from proof lines of launches from a number on."""
+    return {
+        (p["case"]["collective"], p["case"]["ranks"], p["case"]["nbytes"]): p.get("effective")
+        for p in run.proofs
+        if p["launch"] >= first_launch
+    }
+
+
+def loaded(
+    wanted: Sequence[tuple[Cell, str | None]],
+    before: Mapping[tuple[str, int, int], str | None],
+    after: Mapping[tuple[str, int, int], str | None],
+) -> bool | None:
+    """Say whether the library acts on the table: True shown, False shown not to, None cannot be told.
+
+    Only cells in which the table asks for another algorithm than the untouched stack runs can tell.
+    """
+    telling = 0
+    for cell, algorithm in wanted:
+        key = (cell.collective, cell.ranks, cell.nbytes)
+        old, new = before.get(key), after.get(key)
+        if algorithm in (None, "default", old) or old is None or new is None:
+            continue
+        if new != old:
+            return True
+        telling += 1
+    return False if telling else None
+
+
+def judge(
+    rows: pd.DataFrame,
+    variants: Mapping[int, str],
+    wanted: Sequence[tuple[Cell, str | None]],
+    repetitions: Mapping[int, int],
+    first: int = 0,
+) -> list[Speedup]:
+    """Return the speed-up of every cell with at least two pairs.
+
+    Args:
+        rows: ``results.frame`` of the verification's run file.
+        variants: launch number → side.
+        wanted: cells and what the table asks for.
+        repetitions: launch number → repetition; sides of one repetition are a pair.
+        first: only repetitions from here on.
+    """
+    rows = rows.assign(side=rows["launch"].map(variants), pair=rows["launch"].map(repetitions))
+    rows = rows[rows["side"].notna() & (rows["pair"] >= first)]
+    found = []
+    for cell, algorithm in wanted:
+        own = rows[
+            (rows["collective"] == cell.collective)
+            & (rows["ranks"] == cell.ranks)
+            & (rows["nbytes"] == cell.nbytes)
+        ]
+        plain = own[own["algorithm"] == "default"]
+        table = plain.pivot_table(index="pair", columns="side", values="time_s", aggfunc="median").dropna()
+        if len(table) < 2 or table.shape[1] < 2:
+            continue
+        logs = np.log(table[UNTOUCHED].to_numpy() / table[WITH_TABLE].to_numpy())
+        half = float(student.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)))
+        mean = float(logs.mean())
+        found.append(
+            Speedup(
+                cell, algorithm, float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)),
+                len(logs), _regret(own, table),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _regret(own: pd.DataFrame, table: pd.DataFrame) -> float | None:
+    """Return the median over pairs of t(with table) over t(best), the best chosen on all pairs together."""
+    untouched = own[own["side"] == UNTOUCHED]
+    times = untouched.pivot_table(index="pair", columns=["algorithm", "params"], values="time_s").loc[
+        table.index
+    ]
+    if times.shape[1] < 2:
+        return None
+    best = times[times.median().idxmin()].to_numpy()
+    return float(np.nanmedian(table[WITH_TABLE].to_numpy() / best) - 1)
+
+
+def overall(found: Sequence[Speedup]) -> tuple[float, float, float]:
+    """Return the geometric mean speed-up over cells with the interval that its cells' spread gives."""
+    logs = np.log([s.ratio for s in found])
+    spread = np.array([np.log(s.high / s.low) / 2 for s in found])
+    half = float(np.sqrt((spread**2).sum()) / len(found))
+    mean = float(logs.mean())
+    return float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half))
