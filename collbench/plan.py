@@ -8,6 +8,7 @@ from typing import Any
 
 from collbench import algorithms, forcing
 from collbench.algorithms import Algorithm, Version
+from collbench.algorithms.portable import CHUNK_SWEEP
 from collbench.collectives import COLLECTIVES, collective, round_nbytes
 from collbench.errors import UsageError, unknown_name
 from collbench.profile import Profile, Sampling, Sweep
@@ -217,7 +218,7 @@ def make_plan(
     cells: dict[Cell, dict[tuple[str, str, Params], Case]] = {}
     skipped: dict[Case, str] = {}
     for sweep in profile.sweeps:
-        for cell in _cells(sweep, ranks_per_node):
+        for cell in _cells(sweep, ranks_per_node, options.virtual_nodes):
             found = cells.setdefault(cell, {})
             for case, reason in _cases(cell, sweep, library, version, portable_reason):
                 if reason:
@@ -237,12 +238,14 @@ def make_plan(
     return Plan(tuple(launches), tuple(skipped.items()), profile.sampling)
 
 
-def _cells(sweep: Sweep, ranks_per_node: int | None) -> Iterable[Cell]:
+def _cells(sweep: Sweep, ranks_per_node: int | None, virtual_nodes: int | None) -> Iterable[Cell]:
     for name, ranks, dtype, place in itertools.product(
         sweep.collectives, sweep.ranks, sweep.dtypes, sweep.in_place
     ):
         row = collective(name)
         per_node = min(ranks, ranks_per_node) if ranks_per_node else ranks
+        if virtual_nodes:
+            per_node = -(-ranks // virtual_nodes)
         sizes = sorted({round_nbytes(name, s, ranks, ITEMSIZE[dtype]) for s in sweep.sizes})
         in_place = place and _may_be_in_place(name)
         for op in sweep.ops if row.reduces else (None,):
@@ -264,12 +267,19 @@ def _cases(
     for word in sweep.algorithms:
         bare, params = split_params(word)
         for row in _rows(canonical(bare), cell.collective, library, version):
-            chosen = params or row.params
-            case = Case(cell, row.provider, row.name, row.component, chosen)
             reason = row.impossible(cell)
             if row.provider == "portable" and portable_reason:
                 reason = portable_reason
-            yield case, reason
+            for chosen in [params] if params else _variants(row, cell):
+                yield Case(cell, row.provider, row.name, row.component, chosen), reason
+
+
+def _variants(row: Algorithm, cell: Cell) -> list[Params]:
+    """Return the parameter sets worth measuring: portable broadcasts sweep their chunk, in one piece included."""
+    if row.provider != "portable" or cell.collective != "bcast" or "chunk_bytes" not in dict(row.params):
+        return [row.params]
+    chunks = [c for c in CHUNK_SWEEP if c < cell.nbytes] or [0]
+    return [tuple(sorted({**dict(row.params), "chunk_bytes": c}.items())) for c in chunks]
 
 
 def _rows(word: str, name: str, library: str, version: Version | None) -> list[Algorithm]:

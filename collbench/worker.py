@@ -74,7 +74,7 @@ def run(MPI: Any, plan_file: Path, ranks: int) -> int:
         return EXIT_SINGLETON
     comm.Set_errhandler(MPI.ERRORS_RETURN)
     control = comm.Dup()
-    plan = _share(MPI, control, plan_file.read_bytes() if comm.Get_rank() == 0 else b"")
+    plan = json.loads(share_text(MPI, control, plan_file.read_text() if comm.Get_rank() == 0 else ""))
     missing = _missing_settings(MPI, control, plan["settings"])
     if missing:
         if comm.Get_rank() == 0:
@@ -94,14 +94,14 @@ def run(MPI: Any, plan_file: Path, ranks: int) -> int:
     return 0
 
 
-def _share(MPI: Any, comm: Any, data: bytes) -> dict[str, Any]:
-    """Give every rank the plan that rank 0 read."""
+def share_text(MPI: Any, comm: Any, text: str) -> str:
+    """Return rank 0's text on every rank (plain bytes; nothing is pickled)."""
+    data = text.encode()
     size = np.array([len(data)], dtype=np.int64)
     comm.Bcast(size, root=0)
     buffer = np.frombuffer(data, dtype=np.uint8).copy() if data else np.empty(int(size[0]), dtype=np.uint8)
     comm.Bcast([buffer, MPI.BYTE], root=0)
-    plan: dict[str, Any] = json.loads(buffer.tobytes())
-    return plan
+    return buffer.tobytes().decode()
 
 
 def _missing_settings(MPI: Any, comm: Any, settings: Mapping[str, str]) -> str:

@@ -7,18 +7,30 @@ import shlex
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from collbench import __version__, installation, launchers, memory, plan, profile, results, resume, runner
+from collbench import (
+    __version__,
+    inside,
+    installation,
+    launchers,
+    memory,
+    plan,
+    profile,
+    results,
+    resume,
+    runner,
+)
 from collbench.backends import BACKENDS
 from collbench.cli import options as opt
 from collbench.errors import EXIT_UNANSWERED, UnansweredError, UsageError
 from collbench.mpi import probe
+from collbench.portable import run as portable
 from collbench.reports.progress import LiveProgress, PlainProgress
 from collbench.runfile import RunWriter
 from collbench.units import format_duration
@@ -90,8 +102,11 @@ def command(
         job = _new_job(profile_name or "quick", given)
     if job.profile.backend != "mpi":
         return _other_backend(job, output, dry_run=dry_run)
+    ranks = launchers.inside_job(os.environ)
+    if ranks and not dry_run:
+        return _inside(job, ranks, output)
     found = installation.discover(job.options.mpi)
-    the_plan = _make_plan(job, found)
+    the_plan = _make_plan(job, found.library, found.version)
     if dry_run:
         _print_plan(the_plan, job, found, as_json=as_json)
         return 0
@@ -125,7 +140,34 @@ def _other_backend(job: resume.Job, output: Path | None, *, dry_run: bool) -> in
     return 0
 
 
-def _make_plan(job: resume.Job, found: installation.Installation) -> plan.Plan:
+def _inside(job: resume.Job, ranks: int, output: Path | None) -> int:
+    """Measure as a rank of the job that started this command, with the ranks it has."""
+    job = replace(
+        job,
+        profile=plan.with_options(job.profile, plan.RunOptions(ranks=(ranks,))),
+        options=replace(job.options, prove=False),
+    )
+
+    def prepare(library: str, version: tuple[int, ...] | None) -> tuple[plan.Plan, Path]:
+        whole = _make_plan(job, library, version)
+        usable = tuple(x for x in whole.launches if inside.runnable(x, os.environ))
+        left = [
+            (case, "needs a launch of its own: start collbench outside the job")
+            for x in whole.launches
+            if x not in usable
+            for case in x.cases
+        ]
+        the_plan = replace(whole, launches=usable, skipped=(*whole.skipped, *left))
+        return the_plan, _create(job, output, the_plan)
+
+    first, path, status = inside.run(ranks, job.options, prepare)
+    if first and path:
+        done = results.read(path)
+        click.echo(f"{len(done.cells)} cases measured, {len(done.failed)} failed on {ranks} ranks: {path}")
+    return EXIT_UNANSWERED if status else 0
+
+
+def _make_plan(job: resume.Job, library: str, version: tuple[int, ...] | None) -> plan.Plan:
     allocation = launchers.allocation(os.environ, len(os.sched_getaffinity(0)))
     per_node = job.profile.ranks_per_node
     if per_node is None and len(allocation.hosts) > 1:
@@ -133,10 +175,10 @@ def _make_plan(job: resume.Job, found: installation.Installation) -> plan.Plan:
     return plan.make_plan(
         job.profile,
         job.options,
-        library=found.library,
-        version=found.version,
+        library=library,
+        version=version,
         ranks_per_node=per_node,
-        portable_reason=None,
+        portable_reason=portable.available(),
     )
 
 
@@ -144,7 +186,7 @@ def _print_plan(
     the_plan: plan.Plan, job: resume.Job, found: installation.Installation, *, as_json: bool
 ) -> None:
     placeholder = Path("PLAN.json")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for launch in the_plan.launches:
         argv, _ = runner.launch_command(launch, job.options, found, placeholder)
         rows.append({"purpose": launch.purpose, "ranks": launch.ranks, "repetition": launch.repetition,

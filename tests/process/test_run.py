@@ -266,3 +266,32 @@ def test_the_installed_package_measures_not_the_working_directory(tmp_path, mpie
     done = collbench("run", *SMALL, "--ranks", 2, "-o", "r.jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert cells(tmp_path / "r.jsonl")
+
+
+def test_inside_a_job_it_takes_the_ranks_it_has(tmp_path, mpiexec, launch):
+    """``mpiexec -n 2 collbench run`` starts no ranks of its own; rank 0 writes the file and speaks."""
+    done = launch(
+        2,
+        "import sys; from collbench.cli.__main__ import main; main(sys.argv[1:])",
+        args=["run", *SMALL, *DEFAULT, "-o", str(tmp_path / "r.jsonl")],
+    )
+    assert done.returncode == 0, done.stderr
+    assert {c["case"]["ranks"] for c in cells(tmp_path / "r.jsonl")} == {2}
+    assert done.stdout.count("cases measured") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["--algorithms", "portable"], ["--algorithms", "all", "--virtual-nodes", "2"]]
+)
+def test_portable_algorithms_run_validated_beside_the_librarys(words, tmp_path, mpiexec):
+    """Every cell is right; hierarchical ones run where there are (virtual) nodes."""
+    done = collbench(
+        "run", *words, "--collectives", "allreduce,bcast,sendrecv", "--sizes", "64,64K", "--ranks", 4, "--no-prove",
+        "--seed", 3, "--budget", "20s", "-o", "r.jsonl", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run = results.read(tmp_path / "r.jsonl")
+    assert not run.failed
+    names = {c["case"]["algorithm"] for c in run.cells if c["case"]["provider"] == "portable"}
+    assert {"ring", "rabenseifner", "pipeline", "pingpong"} <= names
+    assert ("hierarchical_sharded" in names) == ("--virtual-nodes" in words)
