@@ -26,7 +26,8 @@ LEVELS = (
 """Lowest first; each module or folder of collbench stands in exactly one line."""
 
 SPLIT = {
-    "segments": 4, "interpolation": 4, "stacks": 4, "mpiexec": 3, "atomic": 0, "redaction": 1,
+    "segments": 4, "interpolation": 4, "pairing": 4, "power": 4, "method": 4, "sides": 4, "verdict": 4, "check": 4,
+    "baseline": 4, "ab": 4, "stacks": 4, "mpiexec": 3, "atomic": 0, "redaction": 1,
 }  # fmt: skip
 """Nouns split from a module of that level."""
 
