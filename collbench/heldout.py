@@ -156,8 +156,7 @@ def one_table(rest: Pool, _ranks: int) -> Floats:
 def _only(member: Callable[[str, str], bool]) -> Score:
     def score(rest: Pool, _ranks: int) -> Floats:
         mask = np.array([member(rest.collective, c.algorithm) for c in rest.choices])
-        best = np.where(mask[None, :], one_table(rest, _ranks), np.inf)
-        return best
+        return np.where(mask[None, :], one_table(rest, _ranks), np.inf)
 
     return score
 
@@ -202,6 +201,9 @@ def sizes(series: Sequence[Series], policy: Policy, provider: str) -> list[Quali
 
 def launches(rows: pd.DataFrame, policy: Policy) -> list[Quality]:
     """Return the quality where each launch in turn is decided from the others, beside the argmin of their mean."""
+    rows = rows[rows["source"] == "collbench"]
+    if rows.empty:
+        return []
     repeats = rows.groupby(["collective", "ranks", "ranks_per_node"], dropna=False)
     position = repeats["launch"].transform(lambda launch: pd.factorize(launch, sort=True)[0])
     count = int(position.max()) + 1

@@ -1,5 +1,6 @@
 """Rules for rank counts between the measured ones, and how far leaving a measured one out says they can be trusted."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -61,7 +62,7 @@ def trust(aligned: Pool) -> Trust:
 def gaps(measured: Sequence[int]) -> list[Span]:
     """Return the rank counts between the measured ones as spans, each gap cut at its geometric middle."""
     spans: list[Span] = []
-    for low, high in zip(measured, measured[1:], strict=False):
+    for low, high in itertools.pairwise(measured):
         first, last = low + 1, high - 1
         if first > last:
             continue

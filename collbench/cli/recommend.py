@@ -1,7 +1,9 @@
-"""``collbench recommend``: decide, print the table, write library files."""
+"""``collbench recommend``: decide, print the table and the guidance, write library files."""
 
 import json
 import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -9,53 +11,96 @@ import rich.box
 from rich.console import Console
 from rich.table import Table
 
-from collbench import atomic, decision, results, selection, tables, units
+from collbench import atomic, decision, guidance, heldout, results, screening, selection, tables
+from collbench.cli import options as opt
+from collbench.decision import Policy
 from collbench.errors import UsageError
-from collbench.records import Rule, Selection, algorithm_label
+from collbench.heldout import Quality
+from collbench.records import Selection
+from collbench.reports import guidance_text
+from collbench.results import Run
+from collbench.tables import plain
 
 
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN...]")
 @click.option("--format", "formats", multiple=True, help="Write this table format; repeat for several.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File of the table (one --format).")
-@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option(
-    "--margin", default="2%", show_default=True, help="Smallest gain over the default worth a rule."
+    "--output-dir", type=click.Path(path_type=Path, file_okay=False), help="Folder of several tables."
 )
+@click.option("--force", is_flag=True, help="Replace existing files.")
+@click.option("--margin", type=opt.PERCENT, default="2%", show_default=True, help="Least gain worth a rule.")
 @click.option(
-    "--allowance", default="0.5%", show_default=True, help="Mean loss that a smaller table may cost."
+    "--allowance", type=opt.PERCENT, default="1%", show_default=True, help="Mean loss for fewer rules."
 )
 @click.option("--provider", help="Library to decide for; default: the one with most rows.")
-@click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
+@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Only rows of this shape.")
+@click.option("--guidance-only", is_flag=True, help="Only the page of guidance.")
+@click.option("--evaluate", is_flag=True, help="How good are such decisions on cells held out?")
+@opt.json_option
 def command(
     runs: tuple[str, ...],
     formats: tuple[str, ...],
     output: Path | None,
+    output_dir: Path | None,
     force: bool,
-    margin: str,
-    allowance: str,
+    margin: float,
+    allowance: float,
     provider: str | None,
+    ranks_per_node: int | None,
+    guidance_only: bool,
+    evaluate: bool,
     as_json: bool,
 ) -> None:
     """Decide which algorithm to use, print the table and the guidance, write library files."""
     loaded = [results.read(results.find(run)) for run in runs or ("last",)]
-    policy = decision.Policy(units.parse_percent(margin), units.parse_percent(allowance))
-    decided = selection.from_runs(loaded, provider=provider, policy=policy)
+    policy = decision.Policy(margin, allowance)
     words = Console(stderr=as_json)
-    show(decided, words)
+    targets = _targets(formats, output, output_dir)
+    if evaluate:
+        _evaluate(loaded, policy, provider, words, as_json=as_json)
+        return
+    decided = selection.from_runs(loaded, provider=provider, policy=policy, ranks_per_node=ranks_per_node)
+    page = guidance.guide(results.frame(loaded), decided.provider)
+    if not guidance_only:
+        show(decided, words)
+    words.print(guidance_text.render(page), markup=False, highlight=False, soft_wrap=True)
     if as_json:
-        click.echo(json.dumps(to_json(decided), ensure_ascii=False))
-    if formats:
-        write(decided, formats, output, force=force, words=words)
+        own = {} if guidance_only else plain.to_json(decided)
+        click.echo(json.dumps({**own, "guidance": guidance.to_json(page)}, ensure_ascii=False))
+    for name, path in targets:
+        fitting = decided
+        if not tables.FORMATS[name].keeps_default:
+            forced = replace(policy, keep_default=False)
+            fitting = selection.from_runs(
+                loaded, provider=provider, policy=forced, ranks_per_node=ranks_per_node
+            )
+        write(fitting, name, path, force=force, words=words)
+
+
+def _targets(formats: Sequence[str], output: Path | None, output_dir: Path | None) -> list[tuple[str, Path]]:
+    chosen = [tables.FORMATS[name] for name in formats]
+    if not chosen:
+        if output or output_dir:
+            raise UsageError("-o and --output-dir need a --format")
+        return []
+    if output_dir:
+        if output:
+            raise UsageError("give either -o or --output-dir")
+        return [(f.name, output_dir / f"collbench-{f.name}{f.suffix}") for f in chosen]
+    if output is None or len(chosen) > 1:
+        raise UsageError("one --format needs -o FILE, several need --output-dir FOLDER")
+    return [(chosen[0].name, output)]
 
 
 def show(decided: Selection, words: Console) -> None:
     """Print rules, exclusions and warnings."""
     if decided.demonstration:
-        words.print(f"Demonstration only: {decided.demonstration}.")
-    table = Table("collective", "ranks", "from", "to", "use", "over default", "basis", box=rich.box.SIMPLE)
+        words.print(f"Demonstration only: {decided.demonstration}.", markup=False)
+    table = Table("collective", "ranks", "from", "to", "use", "over default, %", "basis", box=rich.box.SIMPLE)
     for rule in decided.rules:
-        table.add_row(*_cells(rule))
+        table.add_row(*plain.cells(rule))
     words.print(table)
     for sentence in decided.exclusions:
         words.print(f"left out: {sentence}", markup=False)
@@ -63,38 +108,36 @@ def show(decided: Selection, words: Console) -> None:
         words.print(f"suspicious: {sentence}", markup=False)
 
 
-def _cells(rule: Rule) -> tuple[str, ...]:
-    gain = "" if rule.gain is None else units.format_percent(rule.gain, sign=True)
-    if rule.gain_low is not None and rule.gain_high is not None:
-        gain += f" ({units.format_percent(rule.gain_low)} … {units.format_percent(rule.gain_high)})"
-    ranks = f"{rule.ranks}–{rule.ranks_max}" if rule.ranks_max else str(rule.ranks)
-    upper = "∞" if rule.max_bytes is None else units.format_bytes(rule.max_bytes)
-    label = algorithm_label(rule.algorithm, rule.params)
-    return (rule.collective, ranks, units.format_bytes(rule.min_bytes), upper, label, gain, rule.basis)
-
-
-def to_json(decided: Selection) -> dict[str, object]:
-    """Return the stable JSON form (README, "JSON that programs may rely on")."""
-    return {
-        "rules": [rule.to_json() for rule in decided.rules],
-        "provider": decided.provider,
-        "context": dict(decided.context),
-        "exclusions": list(decided.exclusions),
-        "demonstration": decided.demonstration,
-        "guidance": [],
-    }
-
-
-def write(
-    decided: Selection, formats: tuple[str, ...], output: Path | None, *, force: bool, words: Console
-) -> None:
-    """Render every format, write it, and say how it is activated."""
-    if len(formats) > 1 or output is None:
-        raise UsageError("--format needs -o FILE")
-    text = tables.render(decided, formats[0])
-    atomic.write_text(output, text, force=force)
-    words.print(f"wrote {output}", markup=False)
-    environment = tables.FORMATS[formats[0]].activation(str(output.resolve()))
+def write(decided: Selection, name: str, path: Path, *, force: bool, words: Console) -> None:
+    """Render one format, write it, and say how it is activated and what it cannot say."""
+    text = tables.render(decided, name)
+    atomic.write_text(path, text, force=force)
+    words.print(f"wrote {path}", markup=False)
+    chosen = tables.FORMATS[name]
+    environment = chosen.activation(str(path.resolve()), decided)
     if environment:
-        pairs = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        pairs = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
         words.print(f"activate it:  {pairs} mpiexec …", markup=False, soft_wrap=True)
+    for what in chosen.cannot:
+        words.print(f"it cannot say: {what}", markup=False)
+
+
+def _evaluate(
+    loaded: Sequence[Run], policy: Policy, provider: str | None, words: Console, *, as_json: bool
+) -> None:
+    screened = screening.screen(results.frame(loaded), provider, screening.failed_lines(loaded))
+    found = heldout.evaluate(screened.rows, policy, screened.provider)
+    if as_json:
+        click.echo(json.dumps({"quality": [q.to_json() for q in found]}, ensure_ascii=False))
+    words.print(quality_table(found))
+
+
+def quality_table(found: Sequence[Quality]) -> Table:
+    """Return regret (geometric mean, 95th percentile, worst) of each way to decide."""
+    table = Table("held out", "decided by", "cells", "mean", "p95", "worst", "rules", box=rich.box.SIMPLE)
+    for q in found:
+        rules = "" if q.rules is None else str(q.rules)
+        table.add_row(
+            q.held_out, q.method, str(q.cells), f"{q.mean:.2%}", f"{q.p95:.1%}", f"{q.worst:.0%}", rules
+        )
+    return table
