@@ -12,7 +12,7 @@ from collbench.errors import UsageError
 from collbench.importers import Importer
 from collbench.importers.hints import MAX_RANKS
 from collbench.importers.model import Imported, Options, Row, Table
-from collbench.importers.source import Source
+from collbench.importers.source import MAX_LINE, Source
 from collbench.records import ITEMSIZE, Evidence
 
 _NEEDED = ("collective", "ranks", "nbytes", "provider", "algorithm", "time_s")
@@ -51,6 +51,7 @@ def read(source: Source, options: Options) -> Imported:
 
 
 def _csv(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    csv.field_size_limit(MAX_LINE)
     reader = csv.DictReader(source.lines(cleaned=False))
     try:
         if not set(_NEEDED) <= set(reader.fieldnames or ()):

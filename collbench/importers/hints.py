@@ -9,6 +9,9 @@ from collbench.importers.model import Options
 MAX_RANKS = 1 << 24
 """More ranks than any machine has: a larger number in a log is no rank count."""
 
+LINE = 8192
+"""So much of a stray line is looked at: no command line is longer, and hostile ones cost no time."""
+
 _NAMES = {
     "all_reduce": "allreduce", "allreduce": "allreduce", "all_gather": "allgather", "allgather": "allgather",
     "reduce_scatter": "reduce_scatter", "reducescatter": "reduce_scatter", "broadcast": "bcast", "bcast": "bcast",
@@ -76,7 +79,7 @@ _SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
 
 def test_name(text: str) -> str | None:
     """Return the collective of an nccl-tests program named in ``text`` (``all_reduce_perf``); None if there is none."""
-    for match in _TEST.finditer(text):
+    for match in _TEST.finditer(text[:LINE]):
         if match[1] in _NAMES:
             return _NAMES[match[1]]
     return None
@@ -90,7 +93,7 @@ def name_in(text: str) -> str | None:
 
 def command_ranks(line: str) -> int | None:
     """Return the number of processes that a launcher's command line asks for; None if it does not say."""
-    match = _LAUNCH.search(line)
+    match = _LAUNCH.search(line[:LINE])
     if match is None:
         return None
     pattern = _SRUN if "srun" in match[0][:5] else _COUNT
@@ -100,7 +103,7 @@ def command_ranks(line: str) -> int | None:
 
 def command_per_node(line: str) -> int | None:
     """Return the processes per node that a launcher's command line asks for; None if it does not say."""
-    match = _LAUNCH.search(line)
+    match = _LAUNCH.search(line[:LINE])
     if match is None or "srun" in match[0][:5]:
         return None
     count = _PER_NODE.search(match[1])
@@ -126,7 +129,7 @@ def _plausible(ranks: int) -> int | None:
 def library_in(line: str) -> tuple[str, str | None] | None:
     """Return (provider, version or None) if the line betrays an MPI library."""
     for provider, pattern in _LIBRARY:
-        if match := pattern.search(line):
+        if match := pattern.search(line[:LINE]):
             return provider, next((g for g in match.groups() if g), None)
     return None
 
@@ -144,7 +147,11 @@ def provider_named(text: str) -> str:
 
 def variables(line: str) -> list[tuple[str, str]]:
     """Return settings of communication libraries on the line (shell trace, ``-x NAME=VALUE``); secrets left out."""
-    return [(name, value.strip("'\"")) for name, value in _VARIABLE.findall(line) if not _SECRET.search(name)]
+    return [
+        (name, value.strip("'\""))
+        for name, value in _VARIABLE.findall(line[:LINE])
+        if not _SECRET.search(name)
+    ]
 
 
 def keep_environment(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

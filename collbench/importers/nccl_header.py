@@ -40,6 +40,7 @@ def parameters(raw: RawTable, words: list[str]) -> None:
 
 def command(raw: RawTable, line: str) -> None:
     """Take a command line that starts a test."""
+    line = line[: hints.LINE]
     raw.name = hints.test_name(line) or raw.name
     raw.processes = hints.command_ranks(line) or raw.processes
     raw.per_node = hints.command_per_node(line) or raw.per_node

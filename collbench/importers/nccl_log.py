@@ -18,9 +18,9 @@ PROTOCOLS = {"ll": "ll", "ll128": "ll128", "simple": "simple"}
 _BY_ID = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 _PROTO_BY_ID = ("ll", "ll128", "simple")
 
-LOG = re.compile(r"(\S*?):\d+:\d+ (?:\[\S*\] )?NCCL (?:INFO|WARN|TRACE|ABORT)\b ?")
+LOG = re.compile(r"(?<!\S)([^\s:]*):\d+:\d+ (?:\[\S*\] )?NCCL (?:INFO|WARN|TRACE|ABORT)\b ?")
 _TUNING = re.compile(
-    r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)(?: time \S+)?(?: channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})?"
+    r"\b(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)(?: time \S+)?(?: channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})?"
 )
 _VERSION = re.compile(r"\b(NCCL|RCCL) version[ :]+(\d+\.\d+(?:\.\d+)?)")
 _NRANKS = re.compile(r"\bn[rR]anks[ =](\d+)")
@@ -68,6 +68,7 @@ class NcclLog:
 
     def take(self, line: str) -> None:
         """Read one debug line (or one that states a version)."""
+        line = line[: hints.LINE]
         if " -> Algo " in line:
             self._tuning(line)
             return

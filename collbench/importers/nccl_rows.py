@@ -195,4 +195,4 @@ def half_unit(word: str) -> float:
     """Return half a unit in the last printed place of a number (``12.34`` → 0.005, ``1.2e+06`` → 50000)."""
     mantissa, _, exponent = word.lower().partition("e")
     decimals = len(mantissa.partition(".")[2])
-    return 0.5 * 10.0 ** (int(exponent or 0) - decimals)
+    return 0.5 * 10.0 ** max(-300, min(300, int(exponent or 0) - decimals))

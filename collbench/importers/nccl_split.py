@@ -9,6 +9,8 @@ from typing import NamedTuple
 from collbench.importers.nccl_rows import BadRowError, Columns, RawRow, read_row, without_stamp
 
 _TRIES = 400
+LONGEST = 600
+"""No row is longer, so no part of one is."""
 MAX_PIECES = 8
 """A split row has its two halves and their marks: more parts than this are something else."""
 

@@ -10,7 +10,7 @@ from collbench.importers.model import Imported, Options, printable
 from collbench.importers.nccl_log import LOG, NcclLog
 from collbench.importers.nccl_resolve import RawTable
 from collbench.importers.nccl_sign import detect, detect_rccl
-from collbench.importers.nccl_split import Piece, Split, stitch
+from collbench.importers.nccl_split import LONGEST, Piece, Split, stitch
 from collbench.importers.nccl_table import Context, finish
 from collbench.importers.source import Source
 
@@ -229,7 +229,7 @@ class _Reader:
 
     def heading(self, number: int, line: str) -> None:
         """Take ``### ALGO=Ring size=…`` of a hand-made summary."""
-        found = dict(_HEADING.findall(line))
+        found = dict(_HEADING.findall(line[: hints.LINE]))
         if not found:
             return
         self.close()
@@ -241,11 +241,16 @@ class _Reader:
 
     def begin_split(self, number: int, piece: Piece) -> None:
         self.drop_split()
+        if len(piece.text) + len(piece.glued) > LONGEST:
+            return
         self.split = Split(number, [piece])
 
     def add_piece(self, piece: Piece) -> None:
         """Add a part to the split row; a row that is whole by now is taken."""
         assert self.split is not None
+        if len(piece.text) + len(piece.glued) > LONGEST:
+            self.drop_split()
+            return
         self.split.pieces.append(piece)
         row = stitch(self.split.line, self.split.pieces, self.layouts, self.log.hosts)
         if row is not None and self.table is not None:

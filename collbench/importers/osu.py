@@ -10,7 +10,7 @@ from collbench.importers.model import Imported, Options, Row, Table, printable
 from collbench.importers.osu_title import Test, title
 from collbench.importers.source import Source
 
-_TITLE_START = re.compile(r"(?:^|[#\s])OSU (?:MPI|NCCL|XCCL|OpenSHMEM|UPC)[^\n]* Test\b")
+_TITLE_START = re.compile(r"(?:^|[#\s])OSU (?:MPI|NCCL|XCCL|OpenSHMEM|UPC)[^\n]{0,200} Test\b")
 _PER_RANK = frozenset(("allgather", "allgatherv", "alltoall", "alltoallv", "gather", "scatter"))
 """OSU prints the block of one rank or peer for these. Source: osu_allgather.c and others, ``size`` is sendcount."""
 _TYPES = {
@@ -67,7 +67,7 @@ class _Reader:
         return self.imported
 
     def words(self, number: int, line: str, tokens: list[str]) -> None:
-        found = title(line, number) if "OSU" in line else None
+        found = title(line, number) if "OSU" in line[:80] else None
         if found is not None:
             self.close()
             self.test = found

@@ -228,20 +228,29 @@ def find_files(paths: list[Path]) -> list[Path]:
     Raises:
         UsageError: a path that does not exist, or a folder without files.
     """
-    found: list[Path] = []
+    found: dict[Path, None] = {}
     for path in paths:
         if str(path) == "-" or path.is_file():
-            found.append(path)
+            found[path] = None
         elif path.is_dir():
             inside = sorted(p for p in path.rglob("*") if _importable(p, path))
             if not inside:
                 raise UsageError(f"the folder {printable(str(path))} holds no files to import")
-            found += inside
+            found.update(dict.fromkeys(inside))
         elif path.exists():
-            found.append(path)
+            found[path] = None
         else:
             raise UsageError(f"no file {printable(str(path))}: give logs, folders, or - for standard input")
-    return found
+    # The same file given twice is one log, not two repetitions.
+    return list({_identity(path): path for path in found}.values())
+
+
+def _identity(path: Path) -> tuple[int, int] | Path:
+    try:
+        status = path.stat()
+    except OSError:
+        return path
+    return status.st_dev, status.st_ino
 
 
 def _importable(path: Path, root: Path) -> bool:
