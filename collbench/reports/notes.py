@@ -92,11 +92,17 @@ def _shortened(text: str, limit: int = 160) -> str:
 def notes(run: Run, found: Samples, only: Filter) -> list[str]:
     """Return the notes of a run, the gravest first; each is a sentence, a group's members are named within."""
     rows = [*found.usable, *found.contradicted]
+    skipped = grouped(run.skipped, only)
     said = [
         *_groups("FAILED", grouped(run.failed, only)),
+        *(
+            f"NOT MEASURED {counted(g.count, 'case')}: {g.reason}; go on with --resume, or raise --budget"
+            for g in skipped
+            if "budget" in g.reason
+        ),
         *_contradictions(found.contradicted),
         *_crowding(rows),
-        *_groups("skipped", grouped(run.skipped, only)),
+        *_groups("skipped", [group for group in skipped if "budget" not in group.reason]),
         *_evidence(found.usable),
     ]
     warnings = [warning for sample in rows for warning in sample.line.get("warnings") or ()]

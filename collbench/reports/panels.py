@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from scipy.special import stdtrit
+
 from collbench.algorithms import algorithms
 from collbench.collectives import COLLECTIVES, busbw
 from collbench.decision import MARGIN
@@ -218,16 +220,19 @@ def _place(collective: str, who: Who) -> tuple[bool, str, int, str]:
 
 
 def _labels(rows: list[Sample]) -> dict[Who, str]:
-    """Name each contender: the algorithm, with provider or component only where it is ambiguous."""
+    """Name each contender; provider and component are said only where the word alone would mislead.
+
+    The library at hand (whose default runs, else the first that is not ours) goes without its name.
+    """
     whos = {_who(row.case): row.case.label for row in rows}
-    providers = {who[0] for who in whos if who[1] != "default"} or {who[0] for who in whos}
+    homes = (
+        [who[0] for who in whos if who[1] == "default"] or [w[0] for w in whos if w[0] != "portable"] or [""]
+    )
     labels = {}
     for who, label in whos.items():
-        text = label if len(providers) == 1 or who[1] == "default" else f"{who[0]}:{label}"
+        text = label if who[0] == homes[0] or len({w[0] for w in whos}) == 1 else f"{who[0]}:{label}"
         twins = [w for w in whos if w[:2] == who[:2] and w[3] == who[3]]
         labels[who] = f"{text}@{who[2] or '?'}" if len(twins) > 1 else text
-    if len(set(labels.values())) < len(labels):
-        return {who: f"{who[0]}:{label}" for who, label in labels.items()}
     return labels
 
 
@@ -268,11 +273,16 @@ def compared(rows: Sequence[Sample], others: Sequence[Sample]) -> Ratio | None:
     mine, theirs = ({row.launch: row for row in side} for side in (rows, others))
     common = [launch for launch in mine if launch in theirs]
     if len(common) >= LAUNCHES_FOR_PAIRING:
-        return paired_log_median([mine[i].time_s for i in common], [theirs[i].time_s for i in common])
+        return _paired([mine[i].time_s for i in common], [theirs[i].time_s for i in common])
     numerator: list[float] = []
     denominator: list[float] = []
     for launch in common:
         count = min(len(mine[launch].blocks_s), len(theirs[launch].blocks_s))
         numerator += mine[launch].blocks_s[:count]
         denominator += theirs[launch].blocks_s[:count]
-    return paired_log_median(numerator, denominator) if numerator else None
+    return _paired(numerator, denominator) if numerator else None
+
+
+def _paired(numerator: Sequence[float], denominator: Sequence[float]) -> Ratio:
+    """Return the paired ratio with Student's quantile for its width: a few blocks prove little."""
+    return paired_log_median(numerator, denominator, float(stdtrit(max(len(numerator) - 1, 1), 0.975)))

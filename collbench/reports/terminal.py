@@ -288,6 +288,6 @@ def notes_list(sentences: Sequence[str]) -> Table:
     """Return notes as bullets with hanging indent; what failed or ran as something else stands out."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     for sentence in sentences:
-        grave = sentence.startswith(("FAILED", "NOT SHOWN"))
+        grave = sentence.startswith(("FAILED", "NOT "))
         grid.add_row("•", Text(sentence, style="red" if grave else ""))
     return grid

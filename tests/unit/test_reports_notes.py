@@ -56,6 +56,16 @@ def test_a_failure_without_a_case_is_still_counted():
     assert (group.reason, group.count, group.cases) == ("no reason given", 1, ())
 
 
+def test_what_the_budget_left_out_is_one_line_with_the_next_step(write_run, lines):
+    """Cases for which there was no time are counted, not listed, and the reader learns how to get them."""
+    case = lines.cell(0, "bcast", 2, 8, "chain", [1.0])["case"]
+    line = {"kind": "skipped", "case": case, "reason": "the time budget was spent"}
+    path = write_run([lines.launch(0, 2), line, line])
+    assert notes_of(path) == [
+        "NOT MEASURED 2 cases: the time budget was spent; go on with --resume, or raise --budget"
+    ]
+
+
 def test_emulated_nodes_are_said(write_run, lines):
     """Times over virtual nodes are no network's."""
     path = write_run([lines.launch(0, 2, emulated=True), lines.cell(0, "bcast", 2, 8, "default", [1.0])])

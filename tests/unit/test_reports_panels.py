@@ -131,7 +131,7 @@ def test_words_are_qualified_only_where_they_are_ambiguous(write_run, lines):
         lines.cell(0, "allreduce", 2, 8, "ring", [2.1]),
         lines.cell(0, "allreduce", 2, 8, "ring", [2.2], provider="portable", component=None, evidence=own),
     ])  # fmt: skip
-    assert panels_of(path)[0].labels == ("default", "openmpi:ring", "portable:ring")
+    assert panels_of(path)[0].labels == ("default", "ring", "portable:ring")
     path = write_run([
         lines.launch(0, 2),
         lines.cell(0, "allreduce", 2, 8, "ring", [2.1]),
