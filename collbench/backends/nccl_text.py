@@ -4,11 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from collbench.backends.nccl_plan import NcclPlan, estimate
-from collbench.plan import RunOptions
+from collbench.request import RunOptions
 from collbench.units import format_bytes, format_duration
-
-_LIST = 12
-"""Sizes shown of one line before they are cut."""
 
 
 def plan(
@@ -57,7 +54,4 @@ def _cases(the_plan: NcclPlan, ranks: int) -> list[str]:
 
 
 def _sizes(sizes: list[int]) -> str:
-    shown = [format_bytes(s) for s in sizes]
-    if len(shown) > _LIST:
-        shown = [*shown[: _LIST // 2], "…", *shown[-_LIST // 2 :]]
-    return f"{len(sizes)} sizes {', '.join(shown)}"
+    return ", ".join(format_bytes(s) for s in sizes)
