@@ -215,7 +215,11 @@ class Schedule:
         return np.concatenate(flags).astype(bool) if flags else np.zeros(0, bool)
 
     def rows(self, rank: int | None = None) -> Rows:
-        """Return every transfer, or only those that one rank takes part in."""
+        """Return every transfer, or only those that one rank takes part in.
+
+        Raises:
+            ShapeError: one touches a piece that does not exist.
+        """
         parts: list[tuple[Longs, ...]] = []
         first = 0
         for phase in self.phases:
@@ -233,7 +237,10 @@ class Schedule:
         """Sort by round, add the sizes and leave out what is empty."""
         read, count = columns[3], columns[5]
         last = read + count - 1
-        nbytes = self.starts[last] + self.sizes[last] - self.starts[read] if self.starts.size else 0 * read
+        ends = np.concatenate([read, last, columns[4], columns[4] + count - 1])
+        if ends.size and (ends.min() < 0 or ends.max() >= self.starts.size):
+            raise ShapeError(f"{self.algorithm} touches a piece outside 0 … {self.starts.size - 1}")
+        nbytes = self.starts[last] + self.sizes[last] - self.starts[read]
         order = np.argsort(columns[0], kind="stable")
         if not self.keep_empty:
             order = order[nbytes[order] > 0]
@@ -256,7 +263,8 @@ def _expand(part: Transfers, repeat: int, ranks: int, rank: int | None) -> tuple
     rest = (part.count[i], part.read_buf[i], part.write_buf[i], part.own_buf[i], part.slot[i])
     columns = (k, src, dst, read, write, *(a.astype(np.int64) for a in rest))
     columns = tuple(c[keep] for c in columns)
-    return _every_rank(columns, ranks, rank) if part.src[0] == EVERY_RANK else columns
+    everyone = part.src.size and part.src[0] == EVERY_RANK
+    return _every_rank(columns, ranks, rank) if everyone else columns
 
 
 def _chosen(part: Transfers, repeat: int, ranks: int, rank: int | None) -> tuple[Longs, Longs]:

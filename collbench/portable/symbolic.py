@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collbench.portable.matching import deadlocked, posts, unmatched
-from collbench.portable.schedule import BUFFERS, INPUT, NONE, OUTPUT, Longs, Rows, Schedule
+from collbench.portable.schedule import BUFFERS, INPUT, NONE, OUTPUT, Longs, Rows, Schedule, ShapeError
 
 Tokens = npt.NDArray[np.uint64]
 _SEED = 20051018
@@ -24,7 +24,10 @@ def check(schedule: Schedule) -> list[str]:
     only once they are received, that no message is overwritten or changed while it is under way, and that every
     rank ends with the right contributions, each once.
     """
-    rows = schedule.rows()
+    try:
+        rows = schedule.rows()
+    except ShapeError as error:
+        return [str(error)]
     if np.any((rows.src < 0) | (rows.src >= schedule.ranks) | (rows.dst < 0) | (rows.dst >= schedule.ranks)):
         return ["a message goes to or comes from a rank that does not exist"]
     sends, receives = posts(schedule, rows)
