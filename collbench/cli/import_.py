@@ -67,8 +67,8 @@ def command(
     imported, refused = read_all(find_files(list(files)), options, form, words)
     doubts = plausibility.check([table for one in imported for table in one.tables])
     if imported:
-        writer.write(path, imported, argv=sys.argv, as_default=as_default)
-    report(words, imported, refused, doubts)
+        writer.write(path, imported, argv=["collbench", *sys.argv[1:]], as_default=as_default)
+    report(words, imported, refused, doubts, alone=len(imported) + len(refused) == 1)
     if as_json:
         click.echo(
             json.dumps(to_json(path if imported else None, imported, refused, doubts), ensure_ascii=False)
@@ -110,11 +110,16 @@ def read_all(
             bar.update(task, description=printable(path.name, 40))
             try:
                 with opened(path) as handle:
-                    imported.append(importers.read(Source(handle, str(path)), options, form))
+                    imported.append(importers.read(Source(handle, shown(path)), options, form))
             except CollbenchError as error:
-                refused.append((printable(str(path)), error))
+                refused.append((shown(path), error))
             bar.advance(task)
     return imported, refused
+
+
+def shown(path: Path) -> str:
+    """Return the name of a file in messages."""
+    return "standard input" if str(path) == "-" else printable(str(path))
 
 
 @contextmanager
@@ -131,16 +136,21 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def report(
-    words: Console, imported: list[Imported], refused: list[tuple[str, CollbenchError]], doubts: list[str]
+    words: Console,
+    imported: list[Imported],
+    refused: list[tuple[str, CollbenchError]],
+    doubts: list[str],
+    *,
+    alone: bool,
 ) -> None:
-    """Print a verdict for each file, then rows left out, doubts, and unknown names."""
+    """Print a verdict for each file (a single file's refusal is the command's error), then doubts and unknown names."""
     for one in imported:
         tail = f", {len(one.bad)} rows unreadable" if one.bad else ""
         launches = f"{len(one.tables)} launch" + ("es" if len(one.tables) != 1 else "")
         say(words, f"{one.file}: {one.format}, {one.cells} cells, {one.failed} failed, {launches}{tail}")
         listed(words, [f"  {remark}" for remark in one.remarks])
         listed(words, [f"  line {row.line}: {row.reason}: {row.text!r}" for row in one.bad])
-    for name, error in refused:
+    for name, error in () if alone else refused:
         say(words, f"{name}: refused: {str(error).removeprefix(f'{name}: ')}")
     listed(words, [f"suspicious: {doubt}" for doubt in doubts])
     unknown = writer.unknown_algorithms([table for one in imported for table in one.tables])

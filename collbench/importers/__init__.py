@@ -57,6 +57,10 @@ def detect(source: Source) -> Importer:
     for importer in _all():
         if (importer.magic and data.startswith(importer.magic)) or importer.detect(head):
             return importer
+    if "\0" in head:
+        raise UsageError(
+            f"{source.name} is a binary file, not a log: unpack it, or give the text it was made from"
+        )
     if not data.strip():
         raise UnansweredError(f"{source.name} is empty")
     raise UsageError(

@@ -13,8 +13,7 @@ from collbench.collectives import busbw
 from collbench.importers.model import Row, Table
 
 FALL = 0.5
-"""A time that falls to this share or less while the size grows to at most GROWTH times is suspicious."""
-GROWTH = 2.1
+"""A time that falls to this share or less from one size to the next larger is suspicious."""
 MAGNITUDE = 0.1
 LARGE = 16 << 20
 """From this size on bandwidth, not latency, decides."""
@@ -75,7 +74,7 @@ def _falls(table: Table) -> list[str]:
     for curve in _series(table.rows):
         for (size, index), (larger, following) in itertools.pairwise(curve):
             slow, fast = table.rows[index].time_s, table.rows[following].time_s
-            if slow and fast and size < larger <= GROWTH * size and fast <= FALL * slow:
+            if slow and fast and size < larger and fast <= FALL * slow:
                 warning = {
                     "kind": "time_falls",
                     "nbytes": size,
@@ -87,9 +86,10 @@ def _falls(table: Table) -> list[str]:
     if not found:
         return []
     _, size, larger, slow, fast = max(found)
+    steps = "one such step" if len(found) == 1 else f"{len(found)} such steps"
     sentence = (
         f"{_place(table)}: the time falls from {units.format_time(slow)} to {units.format_time(fast)} while the size "
-        f"grows from {units.format_bytes(size)} to {units.format_bytes(larger)} ({len(found)} such steps): "
+        f"grows from {units.format_bytes(size)} to {units.format_bytes(larger)} ({steps}): "
         "likely the library's automatic choice of protocol or algorithm, or a disturbed run"
     )
     return [sentence]
