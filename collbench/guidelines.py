@@ -3,9 +3,10 @@
 Source of the rules: Träff, Gropp, Thakur, Self-Consistent MPI Performance Guidelines (2010).
 """
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ import pandas as pd
 from scipy import stats as distributions
 
 from collbench.stats import MAD_TO_SIGMA, MEDIAN_EFFICIENCY
-from collbench.units import format_bytes, format_time
+from collbench.units import format_bytes
+from collbench.violations import Violation
+
+__all__ = ["COMPOSITIONS", "MARGIN", "Violation", "best_chunks", "check", "sentences"]
 
 MARGIN = 0.05
 """A loss below this share is no violation, however certain."""
@@ -40,70 +44,6 @@ _METHOD = (
     "memory",
     "groups",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A collective that costs more than what could be written instead.
-
-    Attributes:
-        rule: composition, portable, size or ranks.
-        collective: what is too slow.
-        ranks: number of ranks.
-        ranks_per_node: None when unknown.
-        nbytes: total bytes.
-        dtype: element type.
-        op: operator; None where nothing is reduced.
-        provider: whose collective.
-        algorithm: what was measured.
-        instead: what to use, in words: "reduce + bcast", "portable ring", "4 KiB instead of 2 KiB".
-        composition: the collectives or the algorithm to use instead.
-        time_s: seconds of the collective.
-        instead_s: seconds of the composition.
-        loss: time_s / instead_s − 1.
-        loss_low: lower end of its 95 % interval.
-        loss_high: upper end.
-        launches: process starts behind it.
-    """
-
-    rule: str
-    collective: str
-    ranks: int
-    ranks_per_node: int | None
-    nbytes: int
-    dtype: str
-    op: str | None
-    provider: str
-    algorithm: str
-    instead: str
-    composition: tuple[str, ...]
-    time_s: float
-    instead_s: float
-    loss: float
-    loss_low: float
-    loss_high: float
-    launches: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form: all fields, ``composition`` as a list, and the sentence."""
-        return {**asdict(self), "composition": list(self.composition), "sentence": self.sentence}
-
-    @property
-    def sentence(self) -> str:
-        """One sentence for people: what is slow, by how much, what to do."""
-        return (
-            f"{self.collective} of {format_bytes(self.nbytes)} on {self.ranks} ranks takes {format_time(self.time_s)}, "
-            f"{self.loss:.0%} more (95 % interval {self.loss_low:.0%} … {self.loss_high:.0%}) than "
-            f"{self.instead} with {format_time(self.instead_s)}: {_ADVICE[self.rule].format(self.instead)}."
-        )
-
-
-_ADVICE = {
-    "composition": "call {} instead, or choose another algorithm",
-    "portable": "its own algorithms can do better, {} shows it",
-    "size": "send {}, or choose another algorithm for this size",
-    "ranks": "use {} where the job allows it, or choose another algorithm",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +82,37 @@ def check(frame: pd.DataFrame, margin: float = MARGIN) -> list[Violation]:
                     if violation:
                         found.append(violation)
     return sorted(found, key=lambda v: -v.loss)
+
+
+def best_chunks(frame: pd.DataFrame, margin: float = MARGIN) -> list[Violation]:
+    """Return, for each pipelined algorithm measured in one piece and in chunks, what one piece loses to the best chunk.
+
+    Args:
+        frame: from ``results.frame``; rows with ``chunk_bytes`` among their parameters are looked at.
+        margin: least loss that counts, as a share.
+    """
+    found: list[Violation] = []
+    for _, rows in frame.groupby(list(_METHOD), dropna=False, sort=False) if len(frame) else ():
+        index = _index(rows)
+        for key, cell in index.items():
+            params = json.loads(key[9])
+            if params.get("chunk_bytes") != 0:
+                continue
+            same = [c for k, c in index.items() if k[:9] == key[:9] and _chunk(k) and _rest(k) == _rest(key)]
+            best = min(same, key=lambda c: c.time_s, default=None)
+            if best:
+                words = f"chunk_bytes={json.loads(best.row['params'])['chunk_bytes']}"
+                violation = _judge("chunk", words, (f"{key[8]}[{words}]",), cell, [best], margin)
+                found += [violation] if violation else []
+    return sorted(found, key=lambda v: -v.loss)
+
+
+def _chunk(key: tuple[Any, ...]) -> int:
+    return int(json.loads(key[9]).get("chunk_bytes", 0))
+
+
+def _rest(key: tuple[Any, ...]) -> dict[str, Any]:
+    return {name: value for name, value in json.loads(key[9]).items() if name != "chunk_bytes"}
 
 
 def _index(rows: pd.DataFrame) -> _Index:
