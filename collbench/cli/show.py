@@ -115,7 +115,9 @@ def _guidelines(console: Console, run: Run, only: Filter, *, as_json: bool) -> N
         wanted = wanted[wanted["ranks"].isin(only.ranks)]
     violations = guidelines.check(wanted)
     if as_json:
-        click.echo(json.dumps({"violations": [asdict(v) for v in violations]}, ensure_ascii=False))
+        click.echo(
+            json.dumps({"violations": [violation.to_json() for violation in violations]}, ensure_ascii=False)
+        )
         return
     total = f"{len(violations)} guideline violations" if violations else "no guideline is violated"
-    terminal.emit(console, terminal.notes_list([str(v) for v in violations]), Text(total))
+    terminal.emit(console, terminal.notes_list([violation.sentence for violation in violations]), Text(total))

@@ -1,7 +1,7 @@
 """What a reader must know beside the numbers: what failed, what was left out, what spoils a time."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from collbench.records import Case
@@ -55,6 +55,22 @@ def grouped(lines: Iterable[Mapping[str, Any]], only: Filter) -> list[Group]:
     return sorted(groups, key=lambda group: -group.count)
 
 
+def skipped(run: Run) -> list[Mapping[str, Any]]:
+    """Return the skipped lines of cases that no launch measured, each case once (a resumed run says it again)."""
+    measured = {_identity(line) for line in run.cells}
+    left = {_identity(line): line for line in run.skipped}
+    return [line for case, line in left.items() if case not in measured]
+
+
+def _identity(line: Mapping[str, Any]) -> Case | int:
+    """Return the case without the node shape, which only a launch knows; an unreadable line stands for itself."""
+    try:
+        case = Case.from_json(line["case"])
+        return replace(case, cell=replace(case.cell, ranks_per_node=None))
+    except (KeyError, TypeError, AttributeError):
+        return id(line)
+
+
 def _phrases(cases: Iterable[Case | None]) -> tuple[str, ...]:
     ranks: dict[tuple[str, str], dict[int, None]] = {}
     sizes: dict[tuple[str, str], list[int]] = {}
@@ -92,17 +108,17 @@ def _shortened(text: str, limit: int = 160) -> str:
 def notes(run: Run, found: Samples, only: Filter) -> list[str]:
     """Return the notes of a run, the gravest first; each is a sentence, a group's members are named within."""
     rows = [*found.usable, *found.contradicted]
-    skipped = grouped(run.skipped, only)
+    left = grouped(skipped(run), only)
     said = [
         *_groups("FAILED", grouped(run.failed, only)),
         *(
             f"NOT MEASURED {counted(g.count, 'case')}: {g.reason}; go on with --resume, or raise --budget"
-            for g in skipped
+            for g in left
             if "budget" in g.reason
         ),
         *_contradictions(found.contradicted),
         *_crowding(rows),
-        *_groups("skipped", [group for group in skipped if "budget" not in group.reason]),
+        *_groups("skipped", [group for group in left if "budget" not in group.reason]),
         *_evidence(found.usable),
     ]
     warnings = [warning for sample in rows for warning in sample.line.get("warnings") or ()]

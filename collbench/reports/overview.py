@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from collbench.reports.notes import Group, counted, grouped
+from collbench.reports.notes import Group, counted, grouped, skipped
 from collbench.reports.panels import Panel
 from collbench.reports.samples import Filter, Sample, Samples
 from collbench.results import Run
@@ -27,7 +27,7 @@ def overview(run: Run, found: Samples, only: Filter) -> list[str]:
     launches = {s.launch for s in found.usable}
     where = ", ".join(map(str, ranks)) or "no"
     third = [f"{counted(len(found.usable), 'cell')} on {where} ranks in {counted(len(launches), 'launch')}"]
-    for word, lines in (("failed", run.failed), ("skipped", run.skipped)):
+    for word, lines in (("failed", run.failed), ("skipped", skipped(run))):
         lost = sum(group.count for group in grouped(lines, only))
         third += [f"{lost} {word}"] if lost else []
     return [" · ".join(first), " · ".join(second), ", ".join(third)]
@@ -64,7 +64,7 @@ def to_json(
         "winners": [winner for panel in panels for winner in _winners(panel)],
         "contradicted": [_contradicted(sample) for sample in found.contradicted],
         "failed": [_group(group) for group in grouped(run.failed, only)],
-        "skipped": [_group(group) for group in grouped(run.skipped, only)],
+        "skipped": [_group(group) for group in grouped(skipped(run), only)],
         "notes": list(notes),
     }
 

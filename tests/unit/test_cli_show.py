@@ -79,6 +79,20 @@ def test_evidence_as_json(cli, example):
     assert [(f["requested"], f["effective"]) for f in contradicted] == [("ring", "recursive_doubling")]
 
 
+def test_guidelines_name_the_composition_that_wins(cli, write_run, lines):
+    """An allreduce that costs twice reduce and bcast is a violation, in words and as JSON."""
+    made = [lines.launch(0, 2)]
+    for name, time_us in (("allreduce", 20.0), ("reduce", 5.0), ("bcast", 4.0)):
+        made.append(lines.cell(0, name, 2, 1024, "default", [time_us + i / 100 for i in range(9)]))
+    path = write_run(made)
+    shown = cli("show", path, "--guidelines").stdout
+    assert "reduce + bcast" in " ".join(shown.split())
+    assert "1 guideline violation" in shown
+    (found,) = json.loads(cli("show", path, "--guidelines", "--json").stdout)["violations"]
+    assert found["composition"] == ["reduce", "bcast"]
+    assert "no guideline is violated" in cli("show", path, "--guidelines", "--collective", "bcast").stdout
+
+
 BARE = {"collective": "allreduce", "ranks": 16, "nbytes": 1024, "provider": "nccl", "algorithm": "default"}
 
 

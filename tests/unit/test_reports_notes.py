@@ -60,10 +60,22 @@ def test_what_the_budget_left_out_is_one_line_with_the_next_step(write_run, line
     """Cases for which there was no time are counted, not listed, and the reader learns how to get them."""
     case = lines.cell(0, "bcast", 2, 8, "chain", [1.0])["case"]
     line = {"kind": "skipped", "case": case, "reason": "the time budget was spent"}
-    path = write_run([lines.launch(0, 2), line, line])
+    other = {**line, "case": {**case, "nbytes": 64}}
+    path = write_run([lines.launch(0, 2), line, other, other])
     assert notes_of(path) == [
         "NOT MEASURED 2 cases: the time budget was spent; go on with --resume, or raise --budget"
     ]
+
+
+def test_what_was_measured_after_all_is_not_called_skipped(write_run, lines):
+    """A resumed run measures what the first part had no time for; the old skipped line then says nothing."""
+    cell = lines.cell(0, "bcast", 2, 8, "default", [1.0])
+    line = {
+        "kind": "skipped",
+        "case": {**cell["case"], "ranks_per_node": None},
+        "reason": "the time budget was spent",
+    }
+    assert notes_of(write_run([lines.launch(0, 2), line, cell])) == []
 
 
 def test_emulated_nodes_are_said(write_run, lines):
