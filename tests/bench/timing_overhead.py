@@ -3,7 +3,7 @@
     python tests/bench/timing_overhead.py [--ranks 2] [--pairs 40] [--osu DIR]
 
 Prints, for 8 B, 1 KiB and 64 KiB, the ratio of median times of neighbouring blocks (ours / native, in one process, the
-same buffers, order swapped each time): median with its 95 % interval, and the mean of the middle half. With ``--osu DIR``
+same buffers, order by a coin): median with its 95 % interval, and the mean of the middle half. With ``--osu DIR``
 (a folder with somebody's built OSU micro-benchmarks) also p50 against p50 of the rank average over alternating launches.
 """
 
@@ -11,6 +11,7 @@ import argparse
 import ctypes
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -88,6 +89,7 @@ def measure(library, pairs):
 
     MPI = start.start()
     comm = MPI.COMM_WORLD.Dup()
+    coin = random.Random(7)
     native = ctypes.CDLL(library).native if library != "none" else None
     out = {
         "timer": timed.timer_name(),
@@ -121,9 +123,13 @@ def measure(library, pairs):
         length = int(max(20, min(2000, BLOCK_S * 1e9 / call_ns)))
         average = reduced(ours(2000 if call_ns < 1e5 else 200), MPI.SUM) / comm.size
         row = {"p50_of_average_ns": average, "ratios": [], "ours_ns": [], "native_ns": []}
-        for pair in range(pairs if native else 0):
-            order = ("ours", "native") if pair % 2 else ("native", "ours")
-            times = {who: reduced((ours if who == "ours" else theirs)(length), MPI.MAX) for who in order}
+        for _ in range(pairs if native else 0):
+            # Libraries cycle through internal cells: a fixed order or length would tie one side to one phase.
+            order = ("ours", "native") if coin.random() < 0.5 else ("native", "ours")
+            times = {}
+            for who in order:
+                spent = (ours if who == "ours" else theirs)(length + coin.randrange(8))
+                times[who] = reduced(spent, MPI.MAX)
             row["ratios"].append(times["ours"] / times["native"])
             row["ours_ns"].append(times["ours"])
             row["native_ns"].append(times["native"])
