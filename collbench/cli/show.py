@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 import click
 from rich.console import Console, RenderableType
@@ -14,7 +13,7 @@ from collbench.cli import options
 from collbench.errors import EXIT_UNANSWERED, UnansweredError
 from collbench.reports import terminal
 from collbench.reports.evidence import evidence_table, proofs
-from collbench.reports.notes import notes
+from collbench.reports.notes import counted, notes
 from collbench.reports.overview import overview, to_json
 from collbench.reports.panels import Panel, panels
 from collbench.reports.samples import Filter, samples
@@ -107,17 +106,14 @@ def _evidence(console: Console, run: Run, only: Filter, *, as_json: bool) -> Non
 def _guidelines(console: Console, run: Run, only: Filter, *, as_json: bool) -> None:
     from collbench import guidelines  # noqa: PLC0415 - needed by this option alone
 
-    frame = results.frame(run)
-    wanted: Any = frame
-    if only.collectives:
-        wanted = wanted[wanted["collective"].isin(only.collectives)]
-    if only.ranks:
-        wanted = wanted[wanted["ranks"].isin(only.ranks)]
-    violations = guidelines.check(wanted)
+    # The whole run is checked: a composition's parts need not be among what is asked for.
+    violations = [
+        v for v in guidelines.check(results.frame(run)) if only.admits(v.collective, v.ranks, v.algorithm)
+    ]
     if as_json:
         click.echo(
             json.dumps({"violations": [violation.to_json() for violation in violations]}, ensure_ascii=False)
         )
         return
-    total = f"{len(violations)} guideline violations" if violations else "no guideline is violated"
+    total = counted(len(violations), "guideline violation") if violations else "no guideline is violated"
     terminal.emit(console, terminal.notes_list([violation.sentence for violation in violations]), Text(total))

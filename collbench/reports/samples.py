@@ -24,10 +24,14 @@ class Filter:
 
     def wants(self, case: Case) -> bool:
         """Say whether the case is asked for."""
+        return self.admits(case.cell.collective, case.cell.ranks, case.algorithm, case.label)
+
+    def admits(self, collective: str, ranks: int, *algorithms: str) -> bool:
+        """Say whether the collective, the rank count and one of the algorithm's words are asked for."""
         return (
-            (not self.collectives or case.cell.collective in self.collectives)
-            and (not self.ranks or case.cell.ranks in self.ranks)
-            and (not self.algorithms or bool({case.algorithm, case.label} & set(self.algorithms)))
+            (not self.collectives or collective in self.collectives)
+            and (not self.ranks or ranks in self.ranks)
+            and (not self.algorithms or bool(set(algorithms) & set(self.algorithms)))
         )
 
 

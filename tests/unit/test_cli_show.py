@@ -90,6 +90,7 @@ def test_guidelines_name_the_composition_that_wins(cli, write_run, lines):
     assert "1 guideline violation" in shown
     (found,) = json.loads(cli("show", path, "--guidelines", "--json").stdout)["violations"]
     assert found["composition"] == ["reduce", "bcast"]
+    assert "1 guideline violation" in cli("show", path, "--guidelines", "--collective", "allreduce").stdout
     assert "no guideline is violated" in cli("show", path, "--guidelines", "--collective", "bcast").stdout
 
 
