@@ -94,10 +94,8 @@ def failed_lines(runs: Sequence[Run]) -> list[Mapping[str, Any]]:
 
 def _without_mislabelled(rows: pd.DataFrame, exclusions: list[str]) -> pd.DataFrame:
     bad = (rows["evidence_status"] == "contradicted") & (rows["algorithm"] != "default")
-    for (name, algorithm, effective), part in rows[bad].groupby(
-        ["collective", "algorithm", "effective"], dropna=False, sort=True
-    ):
-        ran = "something else" if pd.isna(effective) else effective
+    shown = rows[bad].fillna({"effective": "something else"})
+    for (name, algorithm, ran), part in shown.groupby(["collective", "algorithm", "effective"], sort=True):
         exclusions.append(
             f"{name} {algorithm}: {len(part)} row(s) where {ran} was shown to run instead (mislabelled)"
         )
@@ -174,16 +172,28 @@ def suspicious(rows: pd.DataFrame) -> list[str]:
     Such cells stay in the decision: real cliffs are where tuning gains most.
     """
     keys = ["collective", "ranks", "ranks_per_node", "algorithm", "component", "params"]
-    medians = rows.groupby([*keys, "nbytes"], dropna=False, sort=True)["time_s"].median().reset_index()
-    same = (medians[keys].shift(1).fillna("") == medians[keys].fillna("")).all(axis=1)
-    falls = same & (medians["time_s"] < CLIFF * medians["time_s"].shift(1)) & (medians["nbytes"] > 0)
+    coded = pd.DataFrame(
+        {
+            "code": rows.groupby(keys, dropna=False, sort=False).ngroup().to_numpy(),
+            "nbytes": rows["nbytes"].to_numpy(),
+            "time_s": rows["time_s"].to_numpy(),
+            "row": np.arange(len(rows)),
+        }
+    )
+    medians = coded.groupby(["code", "nbytes"], sort=True).agg(
+        time_s=("time_s", "median"), row=("row", "first")
+    )
+    medians = medians.reset_index()
+    same = medians["code"] == medians["code"].shift(1)
+    falls = same & (medians["time_s"] < CLIFF * medians["time_s"].shift(1))
     found = []
     for index in np.flatnonzero(falls.to_numpy()):
         now, before = medians.iloc[index], medians.iloc[index - 1]
+        head = rows.iloc[int(now["row"])]
         found.append(
-            f"{now['collective']} {now['algorithm']}, {now['ranks']} ranks: {units.format_bytes(now['nbytes'])} takes "
+            f"{head['collective']} {head['algorithm']}, {head['ranks']} ranks: {units.format_bytes(now['nbytes'])} takes "
             f"{units.format_time(now['time_s'])}, less than {units.format_bytes(before['nbytes'])} with "
             f"{units.format_time(before['time_s'])}; measure both again with 'collbench run --collectives "
-            f"{now['collective']} --ranks {now['ranks']} --sizes {before['nbytes']},{now['nbytes']}'"
+            f"{head['collective']} --ranks {head['ranks']} --sizes {int(before['nbytes'])},{int(now['nbytes'])}'"
         )
     return found

@@ -1,0 +1,291 @@
+"""Selection: rules leave the default only for a gain beyond noise, and cover every size once."""
+
+import dataclasses
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collbench import candidates, decision, screening, selection, stacks
+from collbench.decision import Policy
+from collbench.errors import UnansweredError
+from collbench.results import COLUMNS
+
+SIZES = (8, 64, 512, 4096, 32768, 262144)
+
+
+def row(algorithm, nbytes, time_s, **changes):
+    base = {
+        "run": "made", "launch": 0, "collective": "allreduce", "ranks": 4, "ranks_per_node": 4, "nbytes": nbytes,
+        "dtype": "float32", "op": "sum", "in_place": False, "memory": "host", "groups": 1, "provider": "openmpi",
+        "algorithm": algorithm, "component": None, "params": "{}", "nodes": 1, "evidence_status": "proven",
+        "rank_reduction": "max", "sync": "barrier", "thread_level": "single", "library": "openmpi",
+        "library_version": "5.0.11", "time_s": time_s, "iterations": 100, "blocks_s": [], "percentiles_s": {},
+        "warnings": [], "oversubscribed": False, "emulated": False, "source": "collbench",
+    }  # fmt: skip
+    return {**base, **changes}
+
+
+def table(rows):
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def noisy(random, time_s, blocks=12, noise=0.02):
+    return [float(time_s * np.exp(random.normal(0, noise))) for _ in range(blocks)]
+
+
+def planted(times, *, seed=0, launches=1, ranks=4, noise=0.02, blocks=12, **changes):
+    """Rows of times[algorithm][nbytes] with block noise, interleaved in each launch."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for launch in range(launches):
+        for algorithm, by_size in times.items():
+            for nbytes, time_s in by_size.items():
+                own = noisy(random, time_s, blocks, noise)
+                rows.append(
+                    row(algorithm, nbytes, float(np.median(own)), blocks_s=own, launch=launch + 100 * ranks,
+                        ranks=ranks, ranks_per_node=ranks, **changes)
+                )  # fmt: skip
+    return rows
+
+
+def measured(rules):
+    return [r for r in rules if r.basis == "measured"]
+
+
+def test_a_faster_algorithm_wins_where_it_is_faster():
+    """Two straight curves give two rules with the border where they cross, and the library's choice above."""
+    flat = {"default": {n: 1e-6 + n * 4e-9 for n in SIZES}, "ring": {n: 10e-6 + n * 1e-9 for n in SIZES}}
+    decided = selection.select(table(planted(flat)))
+    assert [r.algorithm for r in decided.rules] == ["default", "ring", "default"]
+    ring = decided.rules[1]
+    assert 1000 < ring.min_bytes < 6000  # the curves cross at 3000
+    assert ring.max_bytes == 262144
+    assert 0 < ring.gain_low < ring.gain < ring.gain_high
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.01])
+def test_a_gain_below_the_margin_keeps_the_default(gain):
+    times = {"default": dict.fromkeys(SIZES, 1e-5), "ring": dict.fromkeys(SIZES, 1e-5 / (1 + gain))}
+    decided = selection.select(table(planted(times, noise=0.0005)))
+    assert {"default"} == {r.algorithm for r in decided.rules}
+
+
+def test_a_gain_within_noise_keeps_the_default():
+    times = {"default": dict.fromkeys(SIZES, 1e-5), "ring": dict.fromkeys(SIZES, 0.95e-5)}
+    decided = selection.select(table(planted(times, noise=0.6)))
+    assert {"default"} == {r.algorithm for r in decided.rules}
+
+
+@pytest.mark.parametrize(
+    "kind", [{"launches": 1}, {"launches": 1, "blocks": 4}, {"launches": 3}, {"launches": 5}]
+)
+def test_on_equal_algorithms_at_most_five_percent_of_cells_leave_the_default(kind):
+    """A/A: six identical algorithms and the default, nothing but noise."""
+    left = total = 0
+    for seed in range(12):
+        names = ["default", *(f"a{i}" for i in range(6))]
+        rows = planted({n: dict.fromkeys(SIZES, 1e-5) for n in names}, seed=seed, noise=0.05, **kind)
+        series = candidates.build(table(rows))
+        for one, chosen in zip(series, decision.decide(series, Policy()), strict=True):
+            for first, last, column in chosen:
+                total += last - first + 1
+                left += (last - first + 1) * (column != one.default)
+    assert left <= 0.05 * total
+
+
+def test_three_launches_decide_by_launch_ratios():
+    """A gain that one launch shows and the others deny is no gain, however many blocks back it."""
+    rows = []
+    for launch, factor in enumerate((0.5, 1.0, 1.02)):
+        for name, time in (("default", 1e-5), ("ring", 1e-5 * factor)):
+            rows.append(row(name, 64, time, launch=launch, blocks_s=[time] * 20))
+    decided = selection.select(table(rows))
+    assert {"default"} == {r.algorithm for r in decided.rules}
+
+
+def test_imported_rows_never_pair():
+    """Repetitions of an import give unpaired intervals, not pairs of whatever shares a launch number."""
+    rows = [row(n, 64, t, launch=0, source="imb") for n, t in
+            (("default", 1e-5), ("default", 3e-5), ("ring", 0.9e-5), ("ring", 2.9e-5))]  # fmt: skip
+    (series,) = candidates.build(table(rows))
+    assert np.isfinite(series.half[0]).all()
+    assert {"default"} == {r.algorithm for r in selection.select(table(rows)).rules}
+
+
+def test_one_repetition_works_and_is_labelled():
+    rows = [row("default", 64, 2e-5), row("ring", 64, 1e-5)]
+    decided = selection.select(table(rows))
+    (rule,) = [r for r in decided.rules if r.algorithm == "ring"]
+    assert rule.gain_low is None
+    assert "no interval" in rule.note
+
+
+def test_without_the_default_the_measured_ones_compete_and_it_is_said():
+    times = {"tree": {n: 1e-6 + n * 4e-9 for n in SIZES}, "ring": {n: 10e-6 + n * 1e-9 for n in SIZES}}
+    decided = selection.select(table(planted(times)))
+    assert [r.algorithm for r in decided.rules] == ["tree", "ring"]
+    assert decided.rules[-1].max_bytes is None
+    assert "extended" in decided.rules[-1].note
+    assert any("default was not measured" in e for e in decided.exclusions)
+
+
+def test_mislabelled_rows_never_win_and_are_listed():
+    rows = [
+        row("default", 64, 2e-5),
+        row("ring", 64, 1e-6, evidence_status="contradicted", effective="linear"),
+    ]
+    decided = selection.select(table(rows))
+    assert {"default"} == {r.algorithm for r in decided.rules}
+    assert any("ring" in e and "linear" in e for e in decided.exclusions)
+
+
+@pytest.mark.parametrize("reason", ["wrong_result", "timeout"])
+def test_a_case_that_failed_once_never_wins(reason):
+    """A wrong result in one launch rules the case out, however fast the others were."""
+    rows = [row("default", 64, 2e-5), row("ring", 64, 1e-6)]
+    case = {"collective": "allreduce", "ranks": 4, "ranks_per_node": 4, "nbytes": 64, "dtype": "float32", "op": "sum",
+            "in_place": False, "memory": "host", "provider": "openmpi", "algorithm": "ring", "component": None}  # fmt: skip
+    failed = [{"kind": "failed", "launch": 1, "case": case, "reason": reason}]
+    decided = selection.select(table(rows), failed=failed)
+    assert {"default"} == {r.algorithm for r in decided.rules}
+    assert any(reason in e for e in decided.exclusions)
+
+
+def test_a_time_that_falls_with_the_size_is_warned_about_and_kept():
+    rows = [row("default", n, t) for n, t in ((64, 1e-5), (128, 1e-3), (256, 1e-5))]
+    rows += [row("ring", n, 1.5e-5) for n in (64, 128, 256)]
+    decided = selection.select(table(rows))
+    assert any("256 B" in w and "--sizes" in w for w in decided.context["warnings"])
+    assert "ring" in {r.algorithm for r in decided.rules}
+
+
+def test_rows_of_another_context_are_kept_out_and_named():
+    rows = [row(a, 64, t) for a, t in (("default", 2e-5), ("ring", 1e-5), ("tree", 2e-5))]
+    rows += [row("tree", 64, 1e-9, dtype="int8")]
+    screened = screening.screen(table(rows))
+    assert len(screened.rows) == 3
+    assert any("int8" in e for e in screened.exclusions)
+
+
+def test_portable_algorithms_never_enter_a_library_table():
+    rows = [row("default", 64, 2e-5), row("tree", 64, 1e-6, provider="portable")]
+    decided = selection.select(table(rows))
+    assert {"default"} == {r.algorithm for r in decided.rules}
+    with pytest.raises(UnansweredError):
+        selection.select(table([row("tree", 64, 1e-6, provider="portable")]))
+
+
+@pytest.mark.parametrize("change", [{"oversubscribed": True}, {"emulated": True}])
+def test_a_crowded_or_emulated_machine_gives_a_demonstration(change):
+    assert selection.select(table([row("default", 64, 2e-5, **change)])).demonstration
+    assert not selection.select(table([row("default", 64, 2e-5)])).demonstration
+
+
+def test_ties_prefer_fewer_channels():
+    rows = []
+    for channels in (32, 8):
+        rows += [row("ring", n, 1e-5, params=f'{{"channels": {channels}}}', provider="nccl") for n in SIZES]
+    decided = selection.select(table(rows))
+    assert [r.params for r in decided.rules] == [(("channels", 8),)]
+
+
+TIMES = st.lists(st.floats(1e-6, 1e-4), min_size=4, max_size=4)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(default=TIMES, ring=TIMES, tree=TIMES, margin=st.floats(0, 0.2), allowance=st.floats(0, 0.1))
+def test_every_size_has_exactly_one_rule(default, ring, tree, margin, allowance):
+    """From 0 to infinity rules follow each other without hole or overlap, at every rank count."""
+    sizes = (0, 7, 100, 5000)
+    rows = []
+    for ranks in (2, 7):
+        for name, times in (("default", default), ("ring", ring), ("tree", tree)):
+            rows += [
+                row(name, n, t, ranks=ranks, ranks_per_node=ranks) for n, t in zip(sizes, times, strict=True)
+            ]
+    decided = selection.select(table(rows), policy=Policy(margin, allowance))
+    for ranks in {r.ranks for r in decided.rules}:
+        own = [r for r in decided.rules if r.ranks == ranks]
+        assert own[0].min_bytes == 0
+        assert own[-1].max_bytes is None
+        assert all(a.max_bytes + 1 == b.min_bytes for a, b in pairwise(own))
+        assert all(a.min_bytes <= a.max_bytes for a in own[:-1])
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(seed=st.integers(0, 10**6), allowance=st.floats(0, 0.05))
+def test_the_loss_of_few_rules_stays_within_the_allowance(seed, allowance):
+    """On rows without noise the mean loss against each size's best is at most the allowance."""
+    random = np.random.default_rng(seed)
+    rows = [row(a, n, float(np.exp(random.normal(-11, 0.2)))) for a in ("a", "b", "c") for n in SIZES]
+    (series,) = candidates.build(table(rows))
+    (chosen,) = decision.decide([series], Policy(allowance=allowance))
+    best = series.log_time.min(axis=1)
+    loss = sum(float((series.log_time[i : j + 1, c] - best[i : j + 1]).sum()) for i, j, c in chosen)
+    assert loss <= np.log1p(allowance) * len(SIZES) + 1e-9
+
+
+def test_unmeasured_rank_counts_between_get_interpolated_rules_with_doubt():
+    """3, 5, 6 and 7 ranks follow 2, 4 and 8; beyond 8 nothing is said."""
+    rows = []
+    for ranks in (2, 4, 8):
+        times = {"default": dict.fromkeys(SIZES, 2e-05), "ring": dict.fromkeys(SIZES, 1e-05)}
+        rows += planted(times, ranks=ranks)
+    decided = selection.select(table(rows))
+    between = [r for r in decided.rules if r.basis == "interpolated"]
+    covered = {p for r in between for p in range(r.ranks, (r.ranks_max or r.ranks) + 1)}
+    assert {3, 5, 6, 7} == covered
+    assert {"ring"} == {r.algorithm for r in between}
+    assert all("leaving one rank count out" in r.note for r in between)
+    assert max((r.ranks_max or r.ranks) for r in decided.rules) == 8
+
+
+def test_an_algorithm_for_powers_of_two_is_not_interpolated():
+    rows = []
+    for ranks in (4, 8):
+        times = {"default": dict.fromkeys(SIZES, 2e-5), "recursive_doubling": dict.fromkeys(SIZES, 1e-5)}
+        rows += [{**r, "collective": "allgather", "op": None} for r in planted(times, ranks=ranks)]
+    decided = selection.select(table(rows))
+    assert "recursive_doubling" in {r.algorithm for r in measured(decided.rules)}
+    assert {"default"} == {r.algorithm for r in decided.rules if r.ranks_max is not None}
+
+
+def test_single_threaded_mpich_is_decided_anew_without_its_shared_memory_layer():
+    """A rule switches a collective's device layer off: then every size of that collective needs a choice."""
+    fast, slow = dict.fromkeys(SIZES, 1e-5), dict.fromkeys(SIZES, 4e-5)
+    times = {
+        "default": {**slow, 8: 1.2e-5},
+        "ring": {**fast, 8: 1.3e-5},
+        "recexch": dict.fromkeys(SIZES, 3e-5),
+    }
+    rows = planted(times, provider="mpich", library="mpich")
+    decided = selection.select(table(rows))
+    assert "default" not in {r.algorithm for r in measured(decided.rules)}
+    assert decided.context["needs"] == {"MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE": "0"}
+    assert any("decided anew" in e for e in decided.exclusions)
+
+
+def test_mpich_keeps_its_shared_memory_where_switching_it_off_costs_more():
+    times = {"default": {n: (4e-5 if n == 8 else 1e-5) for n in SIZES}, "ring": dict.fromkeys(SIZES, 3e-05)}
+    rows = planted(times, provider="mpich", library="mpich")
+    decided = selection.select(table(rows))
+    assert {"default"} == {r.algorithm for r in decided.rules}
+    assert not decided.context["needs"]
+
+
+def test_open_mpi_on_several_nodes_is_decided_for_all_collectives_together():
+    times = {"default": dict.fromkeys(SIZES, 2e-5), "ring": dict.fromkeys(SIZES, 1e-5)}
+    decided = selection.select(table([{**r, "nodes": 2} for r in planted(times)]))
+    assert stacks.settings("openmpi", ["allreduce"]) == decided.context["needs"]
+
+
+def test_the_selection_does_not_depend_on_the_order_of_rows():
+    times = {"default": {n: 1e-6 + n * 4e-9 for n in SIZES}, "ring": {n: 10e-6 + n * 1e-9 for n in SIZES}}
+    rows = planted(times)
+    shuffled = [rows[i] for i in np.random.default_rng(3).permutation(len(rows))]
+    assert selection.select(table(rows)).rules == selection.select(table(shuffled)).rules
+    assert dataclasses.is_dataclass(selection.select(table(rows)))
