@@ -148,7 +148,7 @@ def _one_gpu(nvml: Any, index: int, handle: Any) -> Iterable[Finding]:
     yield _clocks(nvml, handle, index)
     yield _throttle(nvml, handle, index)
     links = [
-        ask(lambda n=n: nvml.nvmlDeviceGetNvLinkState(handle, n)) for n in range(nvml.NVML_NVLINK_MAX_LINKS)
+        ask(partial(nvml.nvmlDeviceGetNvLinkState, handle, n)) for n in range(nvml.NVML_NVLINK_MAX_LINKS)
     ]
     up = sum(state == nvml.NVML_FEATURE_ENABLED for state in links)
     down = sum(state == nvml.NVML_FEATURE_DISABLED for state in links)
