@@ -81,8 +81,10 @@ class _Reader:
                 number += 1
                 tokens = line.split()
                 if tokens:
+                    self.imported.go_on(skip=self.options.skip_bad_rows)
                     self.feed(number, line, tokens)
         self.close()
+        self.imported.end()
         return self.imported
 
     def feed(self, number: int, line: str, tokens: list[str]) -> None:
@@ -131,7 +133,9 @@ class _Reader:
         block = self.block
         assert block is not None
         if len(tokens) != len(block.columns):
-            if _numbers(tokens) is not None and len(tokens) > 1:
+            if len(tokens) < len(block.columns) and tokens[0].isdecimal() and _numbers(tokens) is not None:
+                self.imported.short(number, line, f"it has {len(tokens)} words, not {len(block.columns)}")
+            elif _numbers(tokens) is not None and len(tokens) > 1:
                 reason = f"it has {len(tokens)} words, not {len(block.columns)}"
                 self.imported.reject(number, line, reason, skip=self.options.skip_bad_rows)
             return

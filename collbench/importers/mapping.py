@@ -141,6 +141,10 @@ def read(source: Source, options: Options) -> Imported:
     for number, cells in rows:
         if len(cells) < 2 or not any(cells):
             continue
+        imported.go_on(skip=options.skip_bad_rows)
+        if len(cells) < len(names):
+            imported.short(number, ",".join(cells)[:300], f"it has {len(cells)} cells, not {len(names)}")
+            continue
         try:
             taken = take(cells)
         except ValueError as error:
@@ -148,6 +152,7 @@ def read(source: Source, options: Options) -> Imported:
             continue
         if taken is not None:
             _place(tables, seen, *taken, source.name, number)
+    imported.end()
     imported.tables = [t for t in tables.values() if t.ranks > 1]
     if len(imported.tables) < len(tables):
         imported.remarks.append("rows of a single rank measure no communication and were left out")

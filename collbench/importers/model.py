@@ -155,7 +155,7 @@ class Imported:
         tables: one a launch.
         remarks: sentences on what is missing or was left out.
         bad: rows that could not be read and were skipped.
-        remedies: options that would let more of the file be read (``--ranks`` …).
+        pending: a row with too few words: an error if anything follows it, a cut-off end if nothing does.
     """
 
     file: str
@@ -163,7 +163,7 @@ class Imported:
     tables: list[Table] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
-    remedies: list[str] = field(default_factory=list)
+    pending: tuple[int, str, str] | None = None
 
     @property
     def cells(self) -> int:
@@ -188,6 +188,26 @@ class Imported:
                 "leave such rows out with --skip-bad-rows"
             )
         self.bad.append(BadRow(self.file, line, shown, reason))
+
+    def short(self, line: int, text: str, reason: str) -> None:
+        """Note a row that has too few words, which the end of the file would excuse."""
+        self.pending = (line, text, reason)
+
+    def go_on(self, *, skip: bool) -> None:
+        """Say that another line follows: the short row before it was no cut-off end.
+
+        Raises:
+            UsageError: there was one, unless such rows are skipped.
+        """
+        if self.pending is not None:
+            (line, text, reason), self.pending = self.pending, None
+            self.reject(line, text, reason, skip=skip)
+
+    def end(self) -> None:
+        """Say that the file has ended: a short last row was cut off."""
+        if self.pending is not None:
+            self.remarks.append(f"line {self.pending[0]}: the last row is cut off and was left out")
+            self.pending = None
 
 
 def printable(text: str, width: int = 200) -> str:

@@ -155,6 +155,18 @@ def read_row(line: int, tokens: Sequence[str], columns: Columns) -> RawRow:
     return RawRow(line, size, count, TYPES[tokens[2]], redop, root, first, second)
 
 
+def fits(tokens: Sequence[str], columns: Columns) -> bool:
+    """Say whether the words are a whole row of a layout that is not the header's own width.
+
+    Where they are not, the row may as well be the beginning of one that was split or cut off.
+    """
+    try:
+        read_row(0, tokens, columns)
+    except BadRowError:
+        return False
+    return True
+
+
 def _root(word: str) -> int:
     if word == "-1":
         return -1

@@ -158,7 +158,8 @@ class _Reader:
             if self.table is None:
                 self.open(number, ())
             columns = columns or (None if self.layouts else rows.columns_from_right(tokens))
-            if columns is not None:
+            usual = not self.layouts or len(tokens) == self.width
+            if columns is not None and (usual or rows.fits(tokens, columns)):
                 self.drop_split()
                 self.row(number, line, tokens, columns)
             else:

@@ -59,11 +59,13 @@ class _Reader:
                 tokens = line.split()
                 if not tokens:
                     continue
+                self.imported.go_on(skip=self.options.skip_bad_rows)
                 if tokens[0][0].isdecimal() and self.test is not None:
                     self.numbers(number, line, tokens)
                 else:
                     self.words(number, line, tokens)
         self.close()
+        self.imported.end()
         return self.imported
 
     def words(self, number: int, line: str, tokens: list[str]) -> None:
@@ -119,13 +121,12 @@ class _Reader:
             if len(tokens) == len(names) + 1 and len(tokens) > 1:
                 self.imported.reject(number, line, "a word is no number", skip=self.options.skip_bad_rows)
             return
-        if len(values) != len(names) or not size.isdecimal() or len(size) > 18:
-            self.imported.reject(
-                number,
-                line,
-                f"it has {len(tokens)} words, not {len(names) + 1}",
-                skip=self.options.skip_bad_rows,
-            )
+        reason = f"it has {len(tokens)} words, not {len(names) + 1}"
+        if len(values) < len(names):
+            self.imported.short(number, line, reason)
+            return
+        if len(values) > len(names) or not size.isdecimal() or len(size) > 18:
+            self.imported.reject(number, line, reason, skip=self.options.skip_bad_rows)
             return
         numbers = {n: float(v) for n, v in zip(names, values, strict=True) if _NUMBER.match(v)}
         verdict = "Fail" if "Fail" in values else ""

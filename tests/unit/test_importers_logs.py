@@ -5,11 +5,12 @@ one where the size is 0 or ``#wrong`` is above 0.
 """
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
 
-from collbench import importers
+from collbench import importers, results
 from collbench.collectives import busbw
 from collbench.errors import CollbenchError
 from collbench.importers import nccl_rows
@@ -17,6 +18,28 @@ from collbench.importers.model import Options
 from collbench.importers.source import Source, clean
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+MEDIANS = """
+[columns]
+collective = "collective"
+ranks = "ranks"
+ranks_per_node = "ppn"
+nodes = "nodes"
+nbytes = "bytes"
+algorithm = "algo"
+launch = "run"
+time = "median_us"
+[constants]
+provider = "nccl"
+memory = "cuda"
+[where]
+system = "mare_nostrum"
+gpu = "yes"
+[values.algorithm]
+allreduce_nccl_ring = "ring"
+allreduce_nccl_tree = "tree"
+allreduce_nccl_collnet = "default"
+allreduce_nccl_pat = "default"
+"""
 with (GOLDEN / "import_logs.tsv").open() as _file:
     LOGS = list(csv.DictReader(_file, delimiter="\t"))
 
@@ -71,3 +94,30 @@ def test_published_bandwidths_are_reproduced(shared_dir):
                 assert any(rate == pytest.approx(b, abs=0.011, rel=4e-3) for b in printed[key])
                 checked += 1
     assert checked > 2000
+
+
+def test_imported_logs_give_guidance_for_few_and_many_ranks(shared_dir, cli, tmp_path, monkeypatch):
+    """``import`` and ``recommend``: rules for 8 and for 64 and more ranks come out of published logs."""
+    monkeypatch.setenv("COLLBENCH_RESULTS", str(tmp_path))
+    logs = shared_dir / "data" / "logs"
+    files = [logs / f"nccl_multi_xxrjun_n{nodes}_g8_h100.txt" for nodes in (1, 10)]
+    assert cli("import", *files, "-o", "h100").status == 0
+    done = cli("recommend", "h100", "--json")
+    assert done.status == 0
+    rules = json.loads(done.stdout)["rules"]
+    assert {8, 80} <= {rule["ranks"] for rule in rules if rule["collective"] == "allreduce"}
+
+
+def test_published_csv_gives_crossovers(shared_dir, cli, tmp_path, monkeypatch):
+    """A mapped CSV of forced algorithms ends in rules that change with the size at 64 ranks and more."""
+    monkeypatch.setenv("COLLBENCH_RESULTS", str(tmp_path))
+    (tmp_path / "map.toml").write_text(MEDIANS)
+    table = shared_dir / "data" / "pico" / "pico_mn5_leonardo.csv"
+    assert cli("import", table, "--mapping", tmp_path / "map.toml", "-o", "mn5").status == 0
+    frame = results.frame(results.read(tmp_path / "mn5.jsonl"))
+    assert set(frame["ranks"]) == {16, 32, 64, 128, 256}
+    assert {"ring", "tree", "default"} <= set(frame["algorithm"])
+    done = cli("recommend", "mn5", "--json")
+    assert done.status == 0
+    chosen = {rule["algorithm"] for rule in json.loads(done.stdout)["rules"] if rule["ranks"] >= 64}
+    assert len(chosen) > 1

@@ -150,3 +150,26 @@ def test_a_large_export_needs_no_more_than_its_rows(tmp_path):
     data = f"{header}\nallreduce,8,8,nccl,ring,1e-5,{json.dumps('{bad')}\n"
     with pytest.raises(UsageError, match=":2: "):
         load(data.encode(), "e.csv")
+
+
+IMB = "#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec]\n"
+GEN_A = "#  size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("# OSU MPI Reduce Latency Test v7.3\n# Size  Avg Latency(us)  Iterations\n4  2.5  100\n", "8  2.7"),
+        (f"# Benchmarking Allreduce\n# #processes = 4\n{IMB}4 100 1.0 2.0 1.5\n", "8 100 1.0"),
+        (f"{GEN_A}1048576 262144 float sum 100.0 10.49 18.35 1e-07 100.0 10.49 18.35 1e-07\n",
+         "2097152 524288 float sum 100.0 20.97 36.70 1e-07 100.0 20.97 36.70"),
+    ],
+    ids=["osu", "imb", "nccl-tests"],
+)  # fmt: skip
+def test_a_short_row_is_a_cut_off_end_or_an_error(text, cut):
+    """As the last line it is left out with a remark; with anything after it, it is a row that cannot be read."""
+    found = load((text + cut).encode(), "allreduce.txt")
+    assert found.cells in (1, 2)
+    assert "cut off" in " ".join(found.remarks)
+    with pytest.raises(UsageError, match="cannot read this row"):
+        load(f"{text}{cut}\n{text.splitlines()[-1]}\n".encode(), "allreduce.txt")
