@@ -14,30 +14,27 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "collbench"
 
-LEVELS = (
-    "errors units registry records collectives algorithms __init__",
-    "profile plan samplers forcing runfile results environment",
-    "mpi portable backends",
-    "launchers worker worker_status runner processes installation memory resume",
-    "importers stats compare selection guidance guidelines pool candidates screening decision ruling heldout",
-    "tables reports",
-    "cli __main__",
-)
+LEVELS = """\
+errors units registry records collectives algorithms atomic __init__
+profile plan request words samplers forcing runfile results environment redaction processes
+mpi portable backends
+launchers mpiexec launching outcome heartbeat worker worker_status runner inside installation memory resume trial doctor
+importers stats selection candidates screening segments decision ruling interpolation heldout pool stacks \
+    compare pairing power method sides verdict check baseline ab quality guidance advice guidelines violations
+tables reports verify
+cli __main__
+""".splitlines()
 """Lowest first; each module or folder of collbench stands in exactly one line."""
 
-SPLIT = {
-    "segments": 4, "interpolation": 4, "pairing": 4, "power": 4, "method": 4, "sides": 4, "verdict": 4, "check": 4,
-    "baseline": 4, "ab": 4, "stacks": 4, "mpiexec": 3, "atomic": 0, "redaction": 1,
-}  # fmt: skip
-"""Nouns split from a module of that level."""
-
-PLACES = SPLIT | {name: level for level, names in enumerate(LEVELS) for name in names.split()}
-ANALYSIS = tuple(name for name, level in PLACES.items() if level == 4)
+PLACES = {name: level for level, names in enumerate(LEVELS) for name in names.split()}
+ANALYSIS = tuple(LEVELS[4].split())
+READS_LOGS = ("backends.nccl_tests", "backends.nccl_worker")
+"""Backends that learn from a program's or library's log what ran, with an importer: they stand at its level."""
 
 HOMES = {
     "click": ("cli",),
     "rich": ("cli", "reports"),
-    "pandas": ("results", *ANALYSIS, "cli.export"),
+    "pandas": ("results", *ANALYSIS, "verify", "cli.export"),
     "mpi4py": ("mpi", "portable", "backends", "worker"),
     "nccl": ("backends",),
     "cuda": ("backends",),
@@ -68,8 +65,8 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def level_of(name: str) -> int | None:
-    if name.startswith("backends.nccl_tests"):
-        return 4  # drives other people's binaries through launchers and reads their output with an importer
+    if name.startswith(READS_LOGS):
+        return 4
     return PLACES.get(name.partition(".")[0])
 
 
@@ -178,7 +175,7 @@ def test_only_the_command_line_exits():
     exits = [
         f"{name_of(path)}:{node.lineno}"
         for path in MODULES
-        if name_of(path).partition(".")[0] not in ("cli", "__main__", "worker")
+        if not name_of(path).startswith(("cli", "__main__", "worker", "backends.nccl_worker"))
         for node in ast.walk(tree_of(path))
         if (isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.exit")
         or (isinstance(node, ast.Name) and node.id == "SystemExit")
@@ -275,10 +272,21 @@ def test_workers_run_the_installed_package_not_the_working_directory(tmp_path: P
     assert "--plan" in run(PYTHONSAFEPATH="1")
 
 
-def test_the_runner_starts_workers_safely():
-    """The environment of every launch carries PYTHONSAFEPATH=1, stated in the runner and nowhere undone."""
-    text = (PACKAGE / "runner.py").read_text(encoding="utf-8")
-    assert '"PYTHONSAFEPATH": "1"' in text
+@pytest.mark.process
+def test_a_run_measures_with_the_installed_package(tmp_path: Path, mpiexec: Path):
+    """A whole run inside a folder with another collbench measures, so its ranks took the installed one."""
+    fake = tmp_path / "collbench"
+    fake.mkdir()
+    (fake / "__init__.py").write_text("raise SystemExit('the wrong collbench')")
+    command = [str(Path(sys.executable).parent / "collbench"), "run", "--collectives", "allreduce", "--ranks", "2",
+               "--sizes", "8", "--algorithms", "default", "-o", "out.jsonl"]  # fmt: skip
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONSAFEPATH"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert kinds.count("cell") == 1
 
 
 def test_pytest_imports_the_installed_package(pytestconfig: pytest.Config):
