@@ -131,3 +131,26 @@ def test_a_library_s_variables_refuse_what_they_cannot_hold(launch, mpi_library)
         """,
     )
     assert done.stdout.split() == ["refused", "True"], done.stdout + done.stderr
+
+
+def test_clock_offsets_between_nodes_are_found_within_their_error(launch):
+    """Ranks that claim to sit on different nodes, with clocks set apart by milliseconds on purpose."""
+    done = launch(
+        4,
+        """
+        import time
+        from collbench.mpi import clock, start
+
+        MPI = start.start()
+        world = MPI.COMM_WORLD
+        nodes = (0, 1, 1, 2)
+        skew = (0, 5_000_000, 5_000_000, -3_000_000)[world.rank]
+        found = clock.synchronise(world, nodes, rounds=50, clock_ns=lambda: time.monotonic_ns() + skew)
+        alone = clock.synchronise(world, (0, 0, 0, 0))
+        right = abs(found.offset_ns - skew) <= found.error_ns
+        everyone = world.gather((right, (found.error_ns > 0) == (world.rank > 0), alone == clock.Clock(0, 0)))
+        if world.rank == 0:
+            print(everyone)
+        """,
+    )
+    assert done.stdout.strip() == str([(True, True, True)] * 4), done.stdout + done.stderr
