@@ -80,9 +80,14 @@ def judge(name: str, facts: Mapping[str, Any], matched: Matched, rules: Rules) -
     if scatter is not None:
         seen = power.detectable(scatter, ratio.count, rules.threshold, rules.alpha, paired=matched.paired)
     verdict = replace(
-        verdict, base_s=median(matched.base), new_s=median(matched.new), ratio=ratio, detectable=seen
+        verdict,
+        base_s=median(matched.base),
+        new_s=median(matched.new),
+        ratio=ratio,
+        detectable=seen,
+        spread=scatter,
     )
-    word, reason = _word(ratio, equivalence, rules, paired=matched.paired)
+    word, reason = _word(ratio, equivalence, rules, paired=matched.paired, single=not matched.left_out)
     return replace(
         verdict, verdict=word, reason=reason, confirmed=False if word in (SLOWER, FASTER) else None
     )
@@ -97,9 +102,9 @@ def ratios(matched: Matched, rules: Rules) -> tuple[Ratio, Ratio]:
     )
 
 
-def _word(ratio: Ratio, equivalence: Ratio, rules: Rules, *, paired: bool) -> tuple[str, str]:
+def _word(ratio: Ratio, equivalence: Ratio, rules: Rules, *, paired: bool, single: bool) -> tuple[str, str]:
     up, down = 1 + rules.threshold, 1 / (1 + rules.threshold)
-    if ratio.count == 1:
+    if ratio.count == 1 and single:
         # one launch a side: the threshold alone, and never a promise that all is well
         return SLOWER if ratio.value >= up else INCONCLUSIVE, "one launch a side, threshold only"
     least = power.least_count(rules.alpha, paired=paired)

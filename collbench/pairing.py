@@ -144,3 +144,21 @@ def _groups(base: Sequence[Sample], new: Sequence[Sample]) -> Matched:
 
 def _times(samples: Iterable[Sample]) -> tuple[float, ...]:
     return tuple(s.time_s for s in samples)
+
+
+def usable(launches: Sequence[Mapping[str, Any]], variants: Sequence[str]) -> dict[int, int]:
+    """Return rank count → repetitions in which all variants ran undisturbed in one state.
+
+    Args:
+        launches: launch lines of one stage of an interleaved run.
+        variants: all its environments.
+    """
+    found: dict[tuple[int, int], dict[str, LaunchState]] = {}
+    for line, machine in zip(launches, classify(launches), strict=True):
+        home = found.setdefault((line["ranks"], line["repetition"]), {})
+        home[str(line["variant"])] = machine
+    counts = dict.fromkeys((ranks for ranks, _ in found), 0)
+    for (ranks, _), states in found.items():
+        calm = len(states) == len(variants) and not any(s.disturbed for s in states.values())
+        counts[ranks] += calm and len({s.state for s in states.values()}) == 1
+    return counts

@@ -157,14 +157,13 @@ def _side(
     inside: bool = False,
 ) -> Side:
     machine = dict(zip(run.launches, states, strict=True))
-    pairs = (run.header.get("ab") or {}).get("pairs")
     samples: dict[Key, dict[Any, Sample]] = {}
     confirm: dict[Key, dict[Any, Sample]] = {}
     blocks = inside and rows.groupby(list(names), dropna=False)["launch"].nunique().max() < MIN_LAUNCHES
     for row in rows.to_dict("records"):
         line = run.launches.get(row["launch"], {})
         repetition = line.get("repetition", row["launch"])
-        stage = confirm if pairs is not None and repetition >= pairs else samples
+        stage = confirm if "ab" in run.header and repetition >= CONFIRM_FROM else samples
         home = stage.setdefault(_key(row, names), {})
         state = machine.get(row["launch"], LaunchState(None))
         if blocks and row["blocks_s"]:
@@ -176,7 +175,7 @@ def _side(
             sample = Sample(pair if paired else None, float(row["time_s"]), state)
             home[pair if paired else (row["launch"],)] = sample
     used = {n: x for n, x in run.launches.items() if n in set(rows["launch"])}
-    return Side(label, rows, used, _failed(run, names, label if paired and not inside else None),
+    return Side(label, rows, used, failures(run, names, label if paired and not inside else None),
                 _listed(samples), _listed(confirm))  # fmt: skip
 
 
@@ -188,7 +187,10 @@ def _key(row: Mapping[Any, Any], names: Sequence[str]) -> Key:
     return tuple(None if pd.isna(row[name]) else row[name] for name in names)
 
 
-def _failed(run: Run, names: Sequence[str], variant: str | None) -> list[tuple[Key, str]]:
+def failures(
+    run: Run, names: Sequence[str] = CASE_COLUMNS, variant: str | None = None
+) -> list[tuple[Key, str]]:
+    """Return key and reason of the failed cells of a run, or of one of its variants."""
     found = []
     for line in run.failed:
         launch = run.launches.get(line.get("launch", -1), {})

@@ -51,6 +51,7 @@ class Verdict:
         left_out: launches not used (disturbed, another state).
         detectable: smallest slow-down that would have been seen 8 times in 10; None = unknown or none.
         confirmed: found again on fresh launches; None = not a change.
+        spread: standard deviation of the log-ratio of one pair (launch against launch); None = too few.
     """
 
     cell: str
@@ -65,6 +66,7 @@ class Verdict:
     left_out: int = 0
     detectable: float | None = None
     confirmed: bool | None = None
+    spread: float | None = None
 
 
 @dataclass(frozen=True)

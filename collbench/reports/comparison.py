@@ -60,7 +60,7 @@ def _cell(cell: Verdict) -> dict[str, Any]:
         "base_s": cell.base_s, "new_s": cell.new_s,
         "ratio": ratio and ratio.value, "ratio_low": ratio and ratio.low, "ratio_high": ratio and ratio.high,
         "p": ratio and ratio.p, "launches": ratio.count if ratio else 0, "paired": cell.paired,
-        "state": cell.state, "left_out": cell.left_out, "detectable": cell.detectable,
+        "state": cell.state, "left_out": cell.left_out, "detectable": cell.detectable, "spread": cell.spread,
     }  # fmt: skip
 
 
