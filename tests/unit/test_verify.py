@@ -1,0 +1,86 @@
+"""Verify: paired launches, what is proven and what is not."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from collbench import verify
+from collbench.errors import UnansweredError
+from collbench.installation import Installation
+from collbench.records import Cell
+from collbench.results import COLUMNS
+from collbench.tables.reading import LoadedTable, Stretch
+
+_SPEC = importlib.util.spec_from_file_location("made_rows", Path(__file__).with_name("test_selection.py"))
+made = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(made)
+
+CELL = Cell("allreduce", 4, 4, 64, op="sum")
+FOUND = Installation(Path("python"), None, "openmpi", "openmpi", (5, 0, 11), "Open MPI v5.0.11")
+TABLE = LoadedTable(
+    Path("t.conf"), "openmpi", {"KEY": "1"},
+    (Stretch("allreduce", 4, 0, 1023, "ring"), Stretch("allreduce", 4, 1024, 2**62, "default"),
+     Stretch("allreduce", 9, 0, 2**62, "default")),
+)  # fmt: skip
+
+
+def judged(ratio, *, noise=0.01, pairs=6, drift=0.5):
+    """Speed-up found where the table takes 1/ratio of the time, while the machine drifts."""
+    random = np.random.default_rng(1)
+    rows, sides, repetitions = [], {}, {}
+    for pair in range(pairs):
+        state = np.exp(random.normal(0, drift))
+        for side, factor in ((verify.UNTOUCHED, 1.0), (verify.WITH_TABLE, 1 / ratio)):
+            launch = len(sides)
+            sides[launch], repetitions[launch] = side, pair
+            time = 1e-5 * state * factor * np.exp(random.normal(0, noise))
+            rows.append(made.row("default", 64, float(time), launch=launch))
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    (found,) = verify.judge(frame, sides, [(CELL, "ring")], repetitions)
+    return found
+
+
+def test_pairing_takes_the_drift_of_the_machine_out():
+    found = judged(1.5)
+    assert 1.45 < found.low < found.ratio < found.high < 1.55
+
+
+@pytest.mark.parametrize(("ratio", "slower"), [(0.8, True), (1.0, False), (1.2, False), (0.99, False)])
+def test_slower_means_beyond_noise_and_margin(ratio, slower):
+    assert slower == judged(ratio, noise=0.002).slower
+
+
+def test_a_wide_interval_says_nothing():
+    assert verify.Speedup(CELL, "ring", 1.0, 0.5, 2.0, 3).says_nothing
+    assert not judged(1.0).says_nothing
+
+
+def test_loaded_is_shown_by_another_algorithm_only():
+    key = ("allreduce", 4, 64)
+    wanted = [(CELL, "ring")]
+    assert verify.loaded(wanted, {key: "recursive_doubling"}, {key: "ring"}) is True
+    assert verify.loaded(wanted, {key: "recursive_doubling"}, {key: "recursive_doubling"}) is False
+    assert verify.loaded(wanted, {key: "ring"}, {key: "ring"}) is None
+    assert verify.loaded([(CELL, "default")], {key: "a"}, {key: "a"}) is None
+
+
+def test_sizes_lie_inside_the_stretches_and_bounding_entries_are_left_out():
+    cells = verify.cells(TABLE)
+    assert {4} == {c.ranks for c, _ in cells}
+    assert [a for _, a in cells] == ["ring", "default"]
+    assert 8 < cells[0][0].nbytes < 1024 < cells[1][0].nbytes
+
+
+def test_a_table_that_changes_nothing_has_nothing_to_prove():
+    with pytest.raises(UnansweredError, match="nothing to prove"):
+        verify.cells(LoadedTable(Path("t"), "openmpi", {}, (Stretch("allreduce", 4, 0, 9, "default"),)))
+
+
+def test_launches_alternate_and_only_one_side_has_the_table():
+    plan = verify.measure_plan([(CELL, "ring")], FOUND, TABLE.environment, 4)
+    assert [x.variant for x in plan.launches] == ["untouched", "table", "table", "untouched"] * 2
+    for launch in plan.launches:
+        assert ("KEY" in launch.settings) == (launch.variant == verify.WITH_TABLE)
