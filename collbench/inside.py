@@ -6,13 +6,13 @@ No launch is started, so there is one rank count, one environment and nobody out
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from collbench import worker
+from collbench.launching import worker_plan
 from collbench.mpi import library, probe, start
-from collbench.plan import Launch, Plan, RunOptions, to_json
+from collbench.plan import Launch, Plan
+from collbench.request import RunOptions
 
 
 def run(
@@ -53,24 +53,10 @@ def runnable(launch: Launch, environ: Mapping[str, str]) -> bool:
 def _write_plans(plan: Plan, options: RunOptions, path: Path, folder: Path) -> list[str]:
     files = []
     for number, launch in enumerate(plan.launches):
-        state: dict[str, Any] = dict(probe.probe())
-        flat = {
-            **to_json(launch),
-            "launch": number,
-            "output": str(path.resolve()),
-            "status": str(folder / "status"),
-            "host": "",
-            "driver_pid": None,
-            "sync": options.sync,
-            "sampling": asdict(plan.sampling),
-            "timeout_s": options.timeout_s,
-            "virtual_nodes": options.virtual_nodes,
-            "redact": options.redact,
-            "probe": state,
-            "step_s": state["step_ns"] * 1e-9 if state.get("step_ns") else None,
-            "evidence": {},
-            "budget_s": options.budget_s,
-        }
+        flat = worker_plan(
+            launch, launch.groups, options, plan.sampling, number=number, output=path, status=folder / "status",
+            probe=probe.probe(), evidence={}, budget_s=options.budget_s, driver=False,
+        )  # fmt: skip
         file = folder / f"plan{number}.json"
         file.write_text(json.dumps(flat))
         files.append(str(file))

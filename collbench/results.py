@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,17 @@ def find(reference: str | None = None, folder: Path | None = None) -> Path:
             return candidate
     known = ", ".join(p.stem for p in _newest_first(folder)[:5]) or f"none in {folder}/"
     raise UsageError(f"no run {text!r}: give a path, or one of the newest: {known}")
+
+
+def new_path(name: str) -> Path:
+    """Return where a new run called ``name`` goes: the results folder, date and time in the name, never an old file."""
+    folder = Path(os.environ.get("COLLBENCH_RESULTS", str(RESULTS_DIR)))
+    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path, number = folder / f"{stem}.jsonl", 1
+    while path.exists():
+        number += 1
+        path = folder / f"{stem}-{number}.jsonl"
+    return path
 
 
 def _newest_first(folder: Path) -> list[Path]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from collbench.errors import UsageError
-from collbench.plan import RunOptions
 from collbench.profile import Profile, Sampling, Sweep
 from collbench.records import Case
+from collbench.request import RunOptions
 from collbench.runfile import RunWriter, parse_lines
 
 
@@ -79,13 +79,15 @@ def _repair(path: Path) -> None:
 
 def _options(flat: Mapping[str, Any]) -> RunOptions:
     known = RunOptions.__dataclass_fields__
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in flat.items() if k in known}
+    values: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in flat.items() if k in known
+    }
     return RunOptions(**values)
 
 
 def _profile(flat: Mapping[str, Any]) -> Profile:
-    sweeps = tuple(
-        Sweep(**{k: tuple(v) if isinstance(v, list) else v for k, v in sweep.items()})
-        for sweep in flat["sweeps"]
-    )
-    return Profile(**{**flat, "sweeps": sweeps, "sampling": Sampling(**flat["sampling"])})
+    sweeps = []
+    for sweep in flat["sweeps"]:
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in sweep.items()}
+        sweeps.append(Sweep(**values))
+    return Profile(**{**flat, "sweeps": tuple(sweeps), "sampling": Sampling(**flat["sampling"])})

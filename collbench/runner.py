@@ -4,22 +4,23 @@ import json
 import os
 import shutil
 import signal
-import socket
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
-from collbench import launchers, worker_status
+from collbench import worker_status
 from collbench.errors import InterruptedRunError, UnansweredError
 from collbench.installation import Installation
-from collbench.plan import Group, Launch, Plan, RunOptions, proof_key, to_json
-from collbench.processes import MARKER, Job, new_marker
+from collbench.launching import launch_command, worker_plan
+from collbench.outcome import Line, Observer, Outcome
+from collbench.plan import Group, Launch, Plan, proof_key
+from collbench.processes import Job
 from collbench.records import Case
+from collbench.request import RunOptions
 from collbench.runfile import RunWriter
 
 POLL_S = 0.05
@@ -27,31 +28,6 @@ STARTUP_S = 2.0
 """First guess of a start; each launch replaces it by what was seen."""
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 30.0
-
-Line = Mapping[str, Any]
-
-
-class Observer(Protocol):
-    """Who wants to see the run: the progress display, or plain lines."""
-
-    def launch(self, launch: Launch, number: int, total: int) -> None:
-        """A launch starts (``number`` from 1)."""
-
-    def line(self, line: Line) -> None:
-        """A line was appended to the run file."""
-
-    def tick(self, case: Line | None, left_s: float | None) -> None:
-        """Called often: what is in flight and the estimated seconds left (None = unknown)."""
-
-
-@dataclass
-class Outcome:
-    """What a run came to: how many lines of each kind, and the failed ones."""
-
-    cells: int = 0
-    skipped: int = 0
-    launches: int = 0
-    failed: list[Line] = field(default_factory=list)
 
 
 class Runner:
@@ -174,7 +150,13 @@ class Runner:
         self.outcome.launches += 1
         status = self._folder / f"status{number}"
         plan_file = self._folder / f"plan{number}.json"
-        plan_file.write_text(json.dumps(self._worker_plan(launch, groups, number, status, probe, index)))
+        keys = {proof_key(c) for g in groups for c in g.cases}
+        flat = worker_plan(
+            launch, groups, self._options, self._plan.sampling, number=number, output=self._output, status=status,
+            probe=probe, evidence={k: v for k, v in self._evidence.items() if k in keys},
+            budget_s=self._share(launch, groups, index),
+        )  # fmt: skip
+        plan_file.write_text(json.dumps(flat))
         command, env = self.command(launch, plan_file)
         job = Job(command, env, self._folder / f"log{number}")
         try:
@@ -200,36 +182,6 @@ class Runner:
         """Return the exact command and environment that start ``launch``."""
         installation = self._installations.get(launch.variant or "", self._installation)
         return launch_command(launch, self._options, installation, plan_file)
-
-    def _worker_plan(
-        self,
-        launch: Launch,
-        groups: tuple[Group, ...],
-        number: int,
-        status: Path,
-        probe: Mapping[str, Any] | None,
-        index: int,
-    ) -> dict[str, Any]:
-        flat = to_json(launch)
-        flat["groups"] = [[c.to_json() for c in g.cases] for g in groups]
-        keys = {proof_key(c) for g in groups for c in g.cases}
-        return {
-            **flat,
-            "launch": number,
-            "output": str(self._output.resolve()),
-            "status": str(status),
-            "host": socket.gethostname(),
-            "driver_pid": os.getpid(),
-            "sync": self._options.sync,
-            "sampling": asdict(self._plan.sampling),
-            "timeout_s": self._options.timeout_s,
-            "virtual_nodes": self._options.virtual_nodes,
-            "redact": self._options.redact,
-            "probe": probe,
-            "step_s": probe["step_ns"] * 1e-9 if probe and probe.get("step_ns") else None,
-            "evidence": {k: v for k, v in self._evidence.items() if k in keys},
-            "budget_s": self._share(launch, groups, index),
-        }
 
     def _share(self, launch: Launch, groups: tuple[Group, ...], index: int) -> float | None:
         """Return the measuring time of this launch: what is left, less the starts to come, by weight of its cases."""
@@ -321,47 +273,6 @@ class Runner:
             self._evidence[proof_key(Case.from_json(now.case))] = {"status": "unknown", "effective": None, "by": None,
                                                                     "detail": f"the proof ended: {reason}"}  # fmt: skip
         return f"{kind}: {reason}"
-
-
-def launch_command(
-    launch: Launch, options: RunOptions, installation: Installation, plan_file: Path
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the command line and the whole environment that start one launch."""
-    program = (
-        str(installation.python), "-m", "collbench.worker", "--plan", str(plan_file),
-        "--ranks", str(launch.ranks), "--thread-level", options.thread_level,
-    )  # fmt: skip
-    # The installed package measures, never a clone that happens to be the working directory.
-    planned = {"PYTHONSAFEPATH": "1", **installation.env, **launch.settings, MARKER: new_marker()}
-    launcher = launchers.choose(
-        installation,
-        template=options.launcher,
-        extra_args=options.launcher_args,
-        hosts=options.hosts,
-        ranks_per_node=options.ranks_per_node,
-        environ=os.environ,
-    )
-    spec = launchers.LaunchSpec(launch.ranks, program, planned, options.hosts, options.ranks_per_node)
-    command = launcher.command(spec)
-    return command.argv, {**os.environ, **planned, **command.env}
-
-
-def run_line(
-    profile: Mapping[str, Any], options: RunOptions, tool: str, argv: Sequence[str]
-) -> dict[str, Any]:
-    """Return the first line of a run file; it holds all that ``--resume`` needs."""
-    return {
-        "kind": "run",
-        "schema": 1,
-        "tool": tool,
-        "profile": profile["name"],
-        "seed": options.seed,
-        "argv": list(argv),
-        "label": options.label,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "python": sys.version.split()[0],
-        "request": {"profile": profile, "options": asdict(options)},
-    }
 
 
 def _weight(ranks: int, cases: int) -> float:

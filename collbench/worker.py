@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from collbench import environment
-from collbench.backends.mpi import Session, measure_group, prove_case
+from collbench.backends.mpi import measure_group, prove_case
+from collbench.backends.session import Session
 from collbench.errors import CollbenchError, UnansweredError
+from collbench.heartbeat import Status
 from collbench.mpi import library, start, switch
 from collbench.profile import Sampling
 from collbench.records import Case, Evidence, Topology
@@ -28,24 +30,6 @@ EXIT_SINGLETON = 86
 EXIT_ENVIRONMENT = 87
 EXIT_NO_MPI = 88
 EXIT_WRITE = 89
-STATUS_BYTES = 4096
-
-
-class Status:
-    """A small file that tells the driver what is in flight; overwritten in place by rank 0.
-
-    Args:
-        path: the file; None on other ranks.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644) if path else -1
-
-    def write(self, **facts: Any) -> None:
-        """Replace the content; the driver takes the time of the write as a sign of life."""
-        if self._fd >= 0:
-            text = json.dumps({"at": time.time(), **facts}).encode()[:STATUS_BYTES]
-            os.pwrite(self._fd, text.ljust(STATUS_BYTES), 0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,8 +106,8 @@ def _texts(MPI: Any, comm: Any, text: str) -> list[str]:
     return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in everyone]
 
 
-def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology, list[int], list[int], bool]:
-    """Return the shape, each rank's node, the real node of each rank, and whether any node has fewer cores than ranks."""
+def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology, list[int], bool]:
+    """Return the shape, each rank's node (real or virtual), and whether any node has fewer cores than ranks."""
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
     lowest = np.array([comm.Get_rank()], dtype=np.int64)
     leader = np.zeros_like(lowest)
@@ -143,7 +127,7 @@ def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology,
     real = [order[leader] for leader in leaders.tolist()]
     node_of = _virtual(comm.Get_size(), virtual_nodes) if virtual_nodes else real
     sizes = tuple(node_of.count(n) for n in range(max(node_of) + 1))
-    return Topology(comm.Get_size(), len(sizes), max(sizes), sizes), node_of, real, bool(anywhere[0])
+    return Topology(comm.Get_size(), len(sizes), max(sizes), sizes), node_of, bool(anywhere[0])
 
 
 def _virtual(ranks: int, nodes: int) -> list[int]:
@@ -155,7 +139,7 @@ def _launch(
     MPI: Any, control: Any, plan: Mapping[str, Any], writer: RunWriter | None, status: Status
 ) -> None:
     lib = library.identify(MPI)
-    topology, node_of, _real, crowded = _topology(MPI, control, plan.get("virtual_nodes"))
+    topology, node_of, crowded = _topology(MPI, control, plan.get("virtual_nodes"))
     hosts = _texts(MPI, control, socket.gethostname())
     redact: dict[str, str] | None = {} if plan.get("redact") else None
 
@@ -183,20 +167,20 @@ def _launch(
         evidence={key: _evidence(e) for key, e in plan["evidence"].items()},
         warnings=({"kind": "oversubscribed"},) if crowded else (),
     )
+    _work(session, plan, topology, driver_here=hosts[0] == plan["host"])
+    status.write(state="done", case=None, timeout_s=plan["timeout_s"])
+    control.Barrier()
+
+
+def _work(session: Session, plan: Mapping[str, Any], topology: Topology, *, driver_here: bool) -> None:
+    """Prove or measure all cells of the plan."""
     groups = [[_placed(Case.from_json(c), topology) for c in group] for group in plan["groups"]]
     if plan["purpose"] == "proof":
         for group in groups:
             for case in group:
                 prove_case(session, case, monitoring=True)
     else:
-        _measure(
-            session,
-            groups,
-            plan.get("budget_s"),
-            plan.get("driver_pid") if hosts[0] == plan["host"] else None,
-        )
-    status.write(state="done", case=None, timeout_s=plan["timeout_s"])
-    control.Barrier()
+        _measure(session, groups, plan.get("budget_s"), plan.get("driver_pid") if driver_here else None)
 
 
 def _placed(case: Case, topology: Topology) -> Case:

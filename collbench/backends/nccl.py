@@ -15,10 +15,10 @@ from collbench.backends import nccl_presence, nccl_text
 from collbench.backends.nccl_model import call_s
 from collbench.backends.nccl_plan import NcclPlan, make_plan, of_repetition
 from collbench.errors import UnansweredError, UsageError
-from collbench.request import RunOptions
 from collbench.processes import MARKER, Job, new_marker
 from collbench.profile import Profile
 from collbench.records import Case
+from collbench.request import RunOptions
 from collbench.runfile import RunWriter, parse_lines
 
 POLL_S = 0.1

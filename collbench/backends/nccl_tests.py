@@ -22,10 +22,10 @@ from collbench.backends.nccl_tests_command import REDUCTION, Batch, Tool, comman
 from collbench.backends.nccl_tests_plan import batches, prove, read_output, refusal, without
 from collbench.errors import UnansweredError
 from collbench.importers.model import Row, Table
-from collbench.request import RunOptions
 from collbench.processes import MARKER, Job, new_marker
 from collbench.profile import Profile
 from collbench.records import Case, Evidence, Measurement
+from collbench.request import RunOptions
 from collbench.runfile import RunWriter, parse_lines
 
 POLL_S = 0.02

@@ -16,12 +16,16 @@ from rich.console import Console
 
 from collbench import (
     __version__,
+    environment,
     inside,
     installation,
     launchers,
+    launching,
     memory,
+    outcome,
     plan,
     profile,
+    request,
     results,
     resume,
     runner,
@@ -65,8 +69,15 @@ from collbench.units import format_duration
     type=click.Choice(["single", "funneled", "serialized", "multiple"]),
     default="single",
     show_default=True,
+    help="What MPI is asked for; part of a table's key.",
 )
-@click.option("--sync", type=click.Choice(["barrier", "window"]), default="barrier", show_default=True)
+@click.option(
+    "--sync",
+    type=click.Choice(["barrier", "window"]),
+    default="barrier",
+    show_default=True,
+    help="How ranks start together.",
+)
 @click.option("--virtual-nodes", type=click.IntRange(min=1), help="Treat the ranks as this many nodes.")
 @click.option(
     "--prove/--no-prove", default=True, help="Show in an untimed launch which algorithm really runs."
@@ -116,14 +127,14 @@ def command(
 
 
 def _new_job(name: str, given: dict[str, Any]) -> resume.Job:
-    known = {f.name for f in fields(plan.RunOptions)}
+    known = {f.name for f in fields(request.RunOptions)}
     values = {k: v for k, v in given.items() if k in known and v is not None}
     values["launcher_args"] = tuple(shlex.split(given["launcher_args"] or ""))
     values["hosts"] = tuple(given["hosts"] or ())
     if given.get("seed") is None:
         values["seed"] = secrets.randbelow(2**31)
-    options = plan.RunOptions(**values)
-    return resume.Job(plan.with_options(profile.load(name), options), options)
+    options = request.RunOptions(**values)
+    return resume.Job(request.with_options(profile.load(name), options), options)
 
 
 def _other_backend(job: resume.Job, output: Path | None, *, dry_run: bool) -> int:
@@ -131,7 +142,7 @@ def _other_backend(job: resume.Job, output: Path | None, *, dry_run: bool) -> in
     if dry_run:
         click.echo(backend.dry_run(job.profile, job.options))
         return 0
-    path = job.output or output or _default_path(job.profile.name)
+    path = job.output or output or results.new_path(job.profile.name)
     with RunWriter(path, create=job.output is None) as writer:
         if job.output is None:
             writer.write(_run_line(job))
@@ -144,7 +155,7 @@ def _inside(job: resume.Job, ranks: int, output: Path | None) -> int:
     """Measure as a rank of the job that started this command, with the ranks it has."""
     job = replace(
         job,
-        profile=plan.with_options(job.profile, plan.RunOptions(ranks=(ranks,))),
+        profile=request.with_options(job.profile, request.RunOptions(ranks=(ranks,))),
         options=replace(job.options, prove=False),
     )
 
@@ -188,7 +199,7 @@ def _print_plan(
     placeholder = Path("PLAN.json")
     rows: list[dict[str, Any]] = []
     for launch in the_plan.launches:
-        argv, _ = runner.launch_command(launch, job.options, found, placeholder)
+        argv, _ = launching.launch_command(launch, job.options, found, placeholder)
         rows.append({"purpose": launch.purpose, "ranks": launch.ranks, "repetition": launch.repetition,
                      "cases": len(launch.cases), "settings": dict(launch.settings), "command": list(argv)})  # fmt: skip
     if as_json:
@@ -210,29 +221,14 @@ def _print_plan(
     )
 
 
-def _default_path(name: str) -> Path:
-    folder = Path(os.environ.get("COLLBENCH_RESULTS", str(results.RESULTS_DIR)))
-    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    path = folder / f"{stem}.jsonl"
-    number = 1
-    while path.exists():
-        number += 1
-        path = folder / f"{stem}-{number}.jsonl"
-    return path
-
-
 def _run_line(job: resume.Job) -> dict[str, Any]:
     argv = ["collbench", *sys.argv[1:]]
-    line = runner.run_line(asdict(job.profile), job.options, f"collbench {__version__}", argv)
-    if job.options.redact:
-        from collbench.environment import redact  # noqa: PLC0415 - only when asked for
-
-        line = redact(line, {})
-    return line
+    line = launching.run_line(asdict(job.profile), job.options, f"collbench {__version__}", argv)
+    return environment.redact(line, {}) if job.options.redact else line
 
 
 def _create(job: resume.Job, output: Path | None, the_plan: plan.Plan) -> Path:
-    path = output or _default_path(job.profile.name)
+    path = output or results.new_path(job.profile.name)
     if path.is_dir():
         raise UsageError(f"-o {path} is a folder: name a file in it")
     with RunWriter(path, create=True) as writer:
@@ -261,34 +257,34 @@ def _execute(
             budget_s=job.profile.budget_s, first_launch=job.first_launch, done=job.done, evidence=job.evidence,
             probe=probe.probe,
         )  # fmt: skip
-        outcome = work.run()
-    return _conclude(outcome, path, time.monotonic() - started, len(the_plan.skipped), as_json=as_json)
+        came = work.run()
+    return _conclude(came, path, time.monotonic() - started, len(the_plan.skipped), as_json=as_json)
 
 
-def _conclude(outcome: runner.Outcome, path: Path, seconds: float, impossible: int, *, as_json: bool) -> int:
-    failed = Counter((x["reason"], x["case"]["collective"], x["case"]["algorithm"]) for x in outcome.failed)
+def _conclude(came: outcome.Outcome, path: Path, seconds: float, impossible: int, *, as_json: bool) -> int:
+    failed = Counter((x["reason"], x["case"]["collective"], x["case"]["algorithm"]) for x in came.failed)
     if as_json:
         click.echo(json.dumps({
-            "run": str(path), "cells": outcome.cells, "failed": [dict(x) for x in outcome.failed],
-            "skipped": outcome.skipped + impossible, "launches": outcome.launches, "seconds": round(seconds, 1),
+            "run": str(path), "cells": came.cells, "failed": [dict(x) for x in came.failed],
+            "skipped": came.skipped + impossible, "launches": came.launches, "seconds": round(seconds, 1),
         }, ensure_ascii=False))  # fmt: skip
     for (reason, name, algorithm), count in failed.most_common():
         click.echo(f"failed: {name} {algorithm}, {count} cells: {reason}", err=True)
-    words = f"{outcome.cells} cases measured"
-    if outcome.failed:
-        words += f", {len(outcome.failed)} failed"
-    if outcome.skipped:
-        words += f", {outcome.skipped} left out (budget spent)"
+    words = f"{came.cells} cases measured"
+    if came.failed:
+        words += f", {len(came.failed)} failed"
+    if came.skipped:
+        words += f", {came.skipped} left out (budget spent)"
     if impossible:
         words += f", {impossible} not possible here"
-    click.echo(f"{words}, {outcome.launches} launches in {format_duration(seconds)}: {path}", err=as_json)
+    click.echo(f"{words}, {came.launches} launches in {format_duration(seconds)}: {path}", err=as_json)
     if not as_json:
         click.echo("next: collbench show, collbench recommend")
-    if not outcome.cells and not job_was_complete(outcome):
+    if not came.cells and not job_was_complete(came):
         raise UnansweredError(f"nothing could be measured: see the failed lines in {path}")
-    return 0 if outcome.cells or not outcome.failed else EXIT_UNANSWERED
+    return 0 if came.cells or not came.failed else EXIT_UNANSWERED
 
 
-def job_was_complete(outcome: runner.Outcome) -> bool:
+def job_was_complete(came: outcome.Outcome) -> bool:
     """Say whether there was nothing left to do (a resumed run that had already ended)."""
-    return outcome.launches == 0
+    return came.launches == 0

@@ -17,7 +17,8 @@ from collbench.cli import options as opt
 from collbench.errors import AnswerIsNoError, UnansweredError
 from collbench.installation import Installation
 from collbench.mpi import probe
-from collbench.plan import Plan, RunOptions
+from collbench.plan import Plan
+from collbench.request import RunOptions
 from collbench.records import Case, Cell
 from collbench.reports.progress import PlainProgress
 from collbench.runfile import RunWriter

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from collbench import plan, profile
+from collbench import plan, profile, request, words
 from collbench.errors import UsageError
 
 TEXT = """
@@ -16,8 +16,8 @@ sizes = "8,16,1K"
 
 
 def make(options=None, text=TEXT, library="openmpi", version=(5, 0, 11), **more):
-    options = options or plan.RunOptions(prove=False)
-    chosen = plan.with_options(profile.parse(text, "t.toml", "t"), options)
+    options = options or request.RunOptions(prove=False)
+    chosen = request.with_options(profile.parse(text, "t.toml", "t"), options)
     return plan.make_plan(chosen, options, library=library, version=version, **more)
 
 
@@ -57,8 +57,8 @@ def test_sizes_are_whole_elements_per_rank_without_repeats():
 
 def test_the_same_seed_gives_the_same_order():
     """And another one another order of the same cases."""
-    one, two = (make(plan.RunOptions(prove=False, seed=1)) for _ in range(2))
-    other = make(plan.RunOptions(prove=False, seed=2))
+    one, two = (make(request.RunOptions(prove=False, seed=1)) for _ in range(2))
+    other = make(request.RunOptions(prove=False, seed=2))
     assert one == two
     assert one != other
     assert set(one.launches[0].cases) == set(other.launches[0].cases)
@@ -66,7 +66,7 @@ def test_the_same_seed_gives_the_same_order():
 
 def test_launches_repeat_as_often_as_asked():
     """Every rank count gets each repetition; proofs only once."""
-    found = make(plan.RunOptions(launches=3))
+    found = make(request.RunOptions(launches=3))
     assert [(x.purpose, x.ranks, x.repetition) for x in found.launches[:4]] == [
         ("proof", 2, 0), ("measure", 2, 0), ("proof", 3, 0), ("measure", 3, 0),
     ]  # fmt: skip
@@ -90,27 +90,29 @@ def test_a_library_without_a_table_gets_its_default_only():
 def test_unknown_algorithms_answer_with_the_nearest():
     """A slip is caught before anything starts."""
     with pytest.raises(UsageError, match="did you mean 'rabenseifner'"):
-        make(plan.RunOptions(algorithms=("rabenseifer",)))
+        make(request.RunOptions(algorithms=("rabenseifer",)))
 
 
 def test_parameters_are_read_from_brackets():
     """``pipeline[segment_bytes=4096]`` is the algorithm with that parameter."""
-    assert plan.split_params("pipeline[segment_bytes=4096]") == ("pipeline", (("segment_bytes", 4096),))
+    assert words.split_params("pipeline[segment_bytes=4096]") == ("pipeline", (("segment_bytes", 4096),))
     with pytest.raises(UsageError, match="NAME"):
-        plan.split_params("pipeline[4096]")
+        words.split_params("pipeline[4096]")
 
 
 def test_portable_cases_carry_the_reason_when_they_cannot_run():
     """Without the compiled extension they are skipped, not dropped."""
-    found = make(plan.RunOptions(prove=False, algorithms=("portable",)), portable_reason="needs the C extension")
+    found = make(
+        request.RunOptions(prove=False, algorithms=("portable",)), portable_reason="needs the C extension"
+    )
     assert {r for c, r in found.skipped if c.provider == "portable"} == {"needs the C extension"}
 
 
 def test_options_override_the_profile():
     """Ranks, sizes and collectives of the command line win; an absent collective is added."""
-    chosen = plan.with_options(
+    chosen = request.with_options(
         profile.parse(TEXT, "t.toml", "t"),
-        plan.RunOptions(collectives=("bcast",), ranks=(4,), sizes=(64,), iterations=10),
+        request.RunOptions(collectives=("bcast",), ranks=(4,), sizes=(64,), iterations=10),
     )
     assert [s.collectives for s in chosen.sweeps] == [("bcast",)]
     assert (chosen.sweeps[0].ranks, chosen.sweeps[0].sizes) == ((4,), (64,))
@@ -120,7 +122,7 @@ def test_options_override_the_profile():
 def test_nothing_left_is_an_error():
     """Sizes below one element a rank leave no cell."""
     with pytest.raises(UsageError, match="nothing is left"):
-        make(plan.RunOptions(collectives=("alltoall",), sizes=(1,)))
+        make(request.RunOptions(collectives=("alltoall",), sizes=(1,)))
 
 
 def test_a_proof_stands_for_a_size_class_and_the_default_for_its_size():

@@ -1,0 +1,98 @@
+"""The timed rounds of one cell: block lengths, one block of each case, reduction over ranks."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from collbench.backends.session import Ready, Session, fail
+from collbench.mpi import calls, timed
+from collbench.samplers import Race, Times, block_length
+
+WINDOW_FACTOR, WINDOW_EXTRA_S = 1.5, 5e-6
+"""A start window is this many calls long, plus what the spin needs."""
+LEAST_VALID = 0.5
+LONGEST_WINDOW_S = 1.0
+
+
+def estimate(session: Session, ready: Sequence[Ready], race: Race) -> None:
+    """Set the block length (and window) of each case from a few timed calls; the same on every rank."""
+    longest = np.zeros(len(ready))
+    for index, entry in enumerate(ready):
+        session.beat(entry.case, session.timeout_s)
+        session.switch.select(entry.case)
+        start, end = timed.block(entry.call, 3, sync="barrier")
+        longest[index] = float(np.median(end - start)) * 1e-9
+    agreed = np.zeros_like(longest)
+    session.control.Allreduce(longest, agreed, op=session.MPI.MAX)
+    sampling = session.sampling
+    for entry, series, call_s in zip(ready, race.series, agreed, strict=True):
+        entry.length = block_length(float(call_s), sampling.block_s)
+        if sampling.mode == "fixed" and sampling.iterations:
+            entry.length = math.ceil(sampling.iterations / sampling.max_rounds)
+        entry.window_s = WINDOW_FACTOR * float(call_s) + WINDOW_EXTRA_S
+        series.block_iterations = entry.length
+
+
+def agree(session: Session, order: list[int], count: int) -> list[int]:
+    """Give every rank the order that rank 0 decided (empty = the cell is finished)."""
+    message = np.full(count + 1, -1, dtype=np.int64)
+    if session.first:
+        message[0] = len(order)
+        message[1 : 1 + len(order)] = order
+    session.control.Bcast(message, root=0)
+    return [int(i) for i in message[1 : 1 + message[0]]]
+
+
+def play_round(session: Session, ready: Sequence[Ready], race: Race, order: Sequence[int]) -> None:
+    """Time one block of each case, reduce over ranks (max) and hand the times to the race on rank 0."""
+    # One reduction serves the round: durations, ends, negated starts (for the global span), missed windows.
+    own = np.zeros((4, sum(ready[i].length for i in order)))
+    errors = np.zeros(len(ready), dtype=np.int64)
+    details: dict[int, str] = {}
+    at = 0
+    for index in order:
+        entry = ready[index]
+        part = slice(at, at + entry.length)
+        at += entry.length
+        session.beat(entry.case, session.timeout_s)
+        session.switch.select(entry.case)
+        try:
+            found = timed.block(
+                entry.call, entry.length, sync=session.sync, window_s=entry.window_s, first=entry.calls
+            )
+        except calls.MpiCallError as error:
+            errors[index], details[index] = 1, str(error)
+        else:
+            own[:, part] = found.end_ns - found.start_ns, found.end_ns, -found.start_ns, found.late
+        entry.calls += entry.length
+    most = np.zeros_like(own)
+    session.control.Allreduce(own, most, op=session.MPI.MAX)
+    failed = np.zeros_like(errors)
+    session.control.Allreduce(errors, failed, op=session.MPI.MAX)
+    at = 0
+    for index in order:
+        entry = ready[index]
+        block = most[:, at : at + entry.length]
+        at += entry.length
+        if failed[index]:
+            race.retire(index)
+            race.series[index].blocks.clear()
+            fail(session, entry.case, "mpi_error", details.get(index, "an MPI error on another rank"))
+        else:
+            _keep(session, entry, race, index, block)
+
+
+def _keep(session: Session, entry: Ready, race: Race, index: int, block: Times) -> None:
+    """Add the valid iterations of a block; widen the window where too many ranks came late."""
+    valid = block[3] == 0
+    entry.late += int((~valid).sum())
+    if valid.any():
+        race.series[index].add(block[0, valid] * (1e-9 / entry.messages))
+        race.series[index].spans.append(float(np.median(block[1, valid] + block[2, valid])) * 1e-9)
+    if valid.mean() < LEAST_VALID:
+        entry.window_s *= 2
+        if entry.window_s > LONGEST_WINDOW_S:
+            race.retire(index)
+            race.series[index].blocks.clear()
+            fail(session, entry.case, "window_missed", f"{entry.late} of {entry.calls} calls started late")

@@ -1,0 +1,94 @@
+"""What the command line asks of a run, and the profile as it changes it."""
+
+from dataclasses import dataclass, replace
+
+from collbench.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line says about a run; None = as the profile has it.
+
+    Attributes:
+        collectives: only these.
+        ranks: these rank counts.
+        sizes: these total bytes.
+        algorithms: these names or words.
+        iterations: fixed number of calls per case.
+        budget_s: time for the whole run.
+        launches: process starts per rank count.
+        seed: of every shuffle.
+        label: free text kept in the run line.
+        launcher: template of a launcher, ``flux run -n {ranks}``.
+        launcher_args: further words for the launcher.
+        hosts: host names.
+        ranks_per_node: ranks on each host.
+        mpi: an mpiexec, a prefix or a virtual environment.
+        thread_level: single, funneled, serialized or multiple.
+        sync: barrier or window.
+        virtual_nodes: treat the ranks as this many nodes.
+        prove: prove the effective algorithm in an untimed launch.
+        redact: replace host names, users and paths in the run file.
+        timeout_s: least time before a silent case counts as hung.
+    """
+
+    collectives: tuple[str, ...] | None = None
+    ranks: tuple[int, ...] | None = None
+    sizes: tuple[int, ...] | None = None
+    algorithms: tuple[str, ...] | None = None
+    iterations: int | None = None
+    budget_s: float | None = None
+    launches: int | None = None
+    seed: int = 0
+    label: str | None = None
+    launcher: str | None = None
+    launcher_args: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    ranks_per_node: int | None = None
+    mpi: str | None = None
+    thread_level: str = "single"
+    sync: str = "barrier"
+    virtual_nodes: int | None = None
+    prove: bool = True
+    redact: bool = False
+    timeout_s: float = 60.0
+
+
+def with_options(profile: Profile, options: RunOptions) -> Profile:
+    """Return the profile as the command line changes it.
+
+    Raises:
+        UsageError: an option leaves nothing to measure.
+    """
+    sweeps = []
+    for sweep in profile.sweeps:
+        names = sweep.collectives
+        if options.collectives is not None:
+            names = tuple(n for n in names if n in options.collectives)
+        sweeps.append(
+            replace(
+                sweep,
+                collectives=names,
+                ranks=options.ranks or sweep.ranks,
+                sizes=options.sizes or sweep.sizes,
+                algorithms=options.algorithms or sweep.algorithms,
+            )
+        )
+    sweeps = [s for s in sweeps if s.collectives]
+    missing = [n for n in options.collectives or () if not any(n in s.collectives for s in sweeps)]
+    if missing:
+        # Asked for by name but absent from the profile: measure it as the profile measures the first one.
+        sweeps.append(replace(profile.sweeps[0], collectives=tuple(missing), ranks=options.ranks or profile.sweeps[0].ranks,
+                              sizes=options.sizes or profile.sweeps[0].sizes,
+                              algorithms=options.algorithms or profile.sweeps[0].algorithms))  # fmt: skip
+    sampling = profile.sampling
+    if options.iterations is not None:
+        sampling = replace(sampling, mode="fixed", iterations=options.iterations)
+    return replace(
+        profile,
+        sweeps=tuple(sweeps),
+        sampling=sampling,
+        launches=options.launches or profile.launches,
+        budget_s=options.budget_s if options.budget_s is not None else profile.budget_s,
+        ranks_per_node=options.ranks_per_node or profile.ranks_per_node,
+    )
