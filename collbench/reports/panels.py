@@ -143,12 +143,12 @@ class Panel:
 
 
 def panels(usable: Iterable[Sample]) -> list[Panel]:
-    """Return the panels of some samples in the run's order, rank counts ascending within a collective."""
+    """Return the panels of some samples in the order of COLLECTIVES, rank counts ascending."""
     groups: dict[Key, list[Sample]] = {}
     for sample in usable:
         groups.setdefault(_key(sample), []).append(sample)
-    order = {name: i for i, name in reversed(list(enumerate(key.collective for key in groups)))}
-    ranked = sorted(groups, key=lambda key: (order[key.collective], key.ranks))
+    order = [*COLLECTIVES, *(key.collective for key in groups)]
+    ranked = sorted(groups, key=lambda key: (order.index(key.collective), key.ranks))
     return [replace(_panel(key, groups[key]), apart=_apart(key, ranked)) for key in ranked]
 
 

@@ -278,7 +278,7 @@ def _chunks(widths: Sequence[int], room: int) -> list[list[int]]:
 
 LEGEND = (
     f"{FASTEST} fastest of its row, {TIED} cannot be told from it. Maps: the default where it is tied or within "
-    f"{format_percent(MARGIN)} of the fastest, else the fastest and how many times as long the default takes. "
+    f"{MARGIN * 100:g} % of the fastest, else the fastest and how many times as long the default takes. "
     "algbw = S/t, busbw = algbw × factor."
 )
 """One explanation of the marks, printed once."""

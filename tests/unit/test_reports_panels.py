@@ -13,7 +13,7 @@ def panels_of(path, **only):
 
 
 def test_one_panel_per_collective_and_ranks(example):
-    """Collectives come in the order of the run, rank counts ascending, the default first, then the table's order."""
+    """Collectives come in one fixed order, rank counts ascending, the default first, then the table's order."""
     found = panels_of(example)
     assert [(p.key.collective, p.key.ranks) for p in found] == [
         ("allreduce", 2),
