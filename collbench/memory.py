@@ -56,11 +56,13 @@ def _left(base: Path, path: str, limits: tuple[str, ...], usage: str, cache: str
 
     In a container the path may lie outside of what is mounted; then the mounted root is the container's own group.
     """
-    folder = base / path.strip("/").replace("..", "")
+    folder = base if ".." in path else base / path.strip("/")
     found = []
     for group in (folder, *folder.parents):
         used = _number(group / usage)
-        known = [limit for name in limits if (limit := _number(group / name)) is not None and limit < UNLIMITED]
+        known = [
+            limit for name in limits if (limit := _number(group / name)) is not None and limit < UNLIMITED
+        ]
         if known and used is not None:
             found.append(max(0, min(known) - used + _stat(group / "memory.stat", cache)))
         if group == base:

@@ -7,14 +7,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from collbench import doctor
+from collbench import doctor, trial
 from collbench.cli import options
 from collbench.errors import UnansweredError
 
 _SIGNS = {
-    doctor.OK: ("ok", "green"),
-    doctor.WARNING: ("warning", "yellow"),
-    doctor.FAULT: ("FAULT", "bold red"),
+    trial.OK: ("ok", "green"),
+    trial.WARNING: ("warning", "yellow"),
+    trial.FAULT: ("FAULT", "bold red"),
+    trial.SKIPPED: ("skipped", "dim"),
 }
 _WIDTH = 80
 
@@ -34,11 +35,11 @@ def command(mpi: str | None, as_json: bool) -> None:
     else:
         _print(findings)
     if not doctor.fit(findings):
-        faults = [f.name for f in findings if f.status == doctor.FAULT]
+        faults = [f.name for f in findings if f.status == trial.FAULT]
         raise UnansweredError(f"not fit to measure: {', '.join(faults)}")
 
 
-def _print(findings: list[doctor.Finding]) -> None:
+def _print(findings: list[trial.Finding]) -> None:
     console = Console()
     table = Table(box=None, show_header=False, pad_edge=False, width=min(console.width, _WIDTH))
     table.add_column(no_wrap=True)
@@ -49,6 +50,6 @@ def _print(findings: list[doctor.Finding]) -> None:
         table.add_row(Text(finding.name), Text(word, style=style), Text(finding.text))
     console.print(table)
     for finding in findings:
-        if finding.remedy:
+        if finding.remedy and finding.status != trial.SKIPPED:
             console.print(Text(f"\n{finding.name}: to mend it"))
             console.print(Text(f"  {finding.remedy}"), soft_wrap=True)

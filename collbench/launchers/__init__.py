@@ -151,19 +151,26 @@ def choose(
     env = os.environ if environ is None else environ
     flavour, line = _flavour(installation, template)
     here = allocation(env, usable_cores(physical=True))
-    slots = len(hosts) * ranks_per_node if hosts and ranks_per_node else here.slots
     launcher = KINDS[flavour](
         installation=installation,
         extra_args=extra_args,
         hosts=hosts,
         ranks_per_node=ranks_per_node,
-        slots=slots,
+        slots=_slots(here, hosts),
         root=os.geteuid() == 0,
         template=line,
         slurm_mpi=env.get("SLURM_MPI_TYPE"),
     )
     assert isinstance(launcher, Launcher)
     return launcher
+
+
+def _slots(here: Allocation, hosts: tuple[str, ...]) -> int:
+    """Return the slots of the hosts in use; one that the allocation does not list is taken to be like this machine."""
+    if not hosts:
+        return here.slots
+    known = dict(zip(here.hosts, here.per_host, strict=False))
+    return sum(known.get(host, usable_cores(physical=True)) for host in hosts)
 
 
 def _flavour(installation: Installation, template: str | None) -> tuple[str, str]:

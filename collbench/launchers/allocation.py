@@ -77,7 +77,7 @@ def expand_hosts(text: str) -> list[str]:
         pieces = re.split(r"\[([^\]]*)\]", part)
         choices = [_ranges(p) if i % 2 else [p] for i, p in enumerate(pieces)]
         hosts += ["".join(combination) for combination in product(*choices)]
-    if not hosts or any(not host or "[" in host for host in hosts):
+    if not hosts or text.count("[") != text.count("]") or not all(hosts):
         raise UnansweredError(f"SLURM_JOB_NODELIST={text!r} is not a list of hosts")
     return hosts
 

@@ -20,7 +20,9 @@ class OpenMpi(Launcher):
         if hosts:
             argv += ["--host", ",".join(f"{host}:{per_node}" for host in hosts)]
         elif per_node:
-            argv += ["--map-by", f"ppr:{per_node}:node"]
+            # Named here, the mapping replaces the variable's, and with it the permission to share cores.
+            shared = ":OVERSUBSCRIBE" if self.oversubscribed(spec) and self._major > 4 else ""
+            argv += ["--map-by", f"ppr:{per_node}:node{shared}"]
         argv += self.extra_args
         for name, value in sorted(spec.env.items()):
             argv += ["-x", f"{name}={value}"]
