@@ -36,8 +36,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "scatter": ("basic_linear", "binomial", "linear_nb"),
 }  # fmt: skip
 
-# Limits: two_proc returns an error on other rank counts; below one element per rank ring and
-# rabenseifner quietly run something else (proven by operator traces), neighbor needs pairs.
+# Limits: two_proc returns an error on other rank counts; below one element per rank ring,
+# rabenseifner and the scattering broadcasts quietly run something else (proven by traces), neighbor needs pairs.
 _LIMITS: dict[tuple[str, str], tuple[str, ...]] = {
     ("allgather", "two_proc"): ("two_ranks",),
     ("allgather", "neighbor"): ("even_ranks",),
@@ -45,6 +45,8 @@ _LIMITS: dict[tuple[str, str], tuple[str, ...]] = {
     ("alltoall", "two_proc"): ("two_ranks",),
     ("alltoall", "modified_bruck"): ("not_in_place",),
     ("barrier", "two_proc"): ("two_ranks",),
+    ("bcast", "scatter_allgather"): ("count_at_least_ranks",),
+    ("bcast", "scatter_allgather_ring"): ("count_at_least_ranks",),
     ("allreduce", "ring"): ("count_at_least_ranks",),
     ("allreduce", "segmented_ring"): ("count_at_least_ranks",),
     ("allreduce", "rabenseifner"): ("count_at_least_ranks",),
