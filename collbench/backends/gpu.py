@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ def findings(
 
 def nccl_library(path: str | None) -> Finding:
     """Say which NCCL file is loaded and its version; it is loaded in a process of its own and needs no GPU."""
+    if not path and find_spec("nccl") is None:
+        return finding("NCCL", "skipped", "nccl4py is not installed", "pip install 'collbench[nccl]'")
     code = (
         "import ctypes, sys\n"
         "path = sys.argv[1]\n"
@@ -88,8 +91,6 @@ def nccl_library(path: str | None) -> Finding:
         return finding(
             "NCCL", "fail", f"{path} cannot be loaded as NCCL: {last}", "name another file with --nccl-lib"
         )
-    if "No module named" in last:
-        return finding("NCCL", "skipped", "nccl4py is not installed", "pip install 'collbench[nccl]'")
     return finding(
         "NCCL", "fail", f"NCCL cannot be loaded: {last}", "pip install --force-reinstall nvidia-nccl-cu13"
     )

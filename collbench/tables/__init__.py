@@ -40,6 +40,7 @@ FORMATS = Registry(
         "openmpi-json": "collbench.tables.openmpi_json:FORMAT",
         "mpich": "collbench.tables.mpich:FORMAT",
         "intelmpi": "collbench.tables.intelmpi:FORMAT",
+        "nccl-plugin": "collbench.tables.nccl_plugin:FORMAT",
         "nccl-tuner": "collbench.tables.nccl_tuner:FORMAT",
         "nccl-env": "collbench.tables.nccl_env:FORMAT",
         "ucc": "collbench.tables.ucc:FORMAT",

@@ -1,5 +1,6 @@
 """The nccl-tests back end against a stand-in that prints the tool's real format. Nothing here is a measurement."""
 
+import ctypes
 import json
 import shutil
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from collbench import results
+from collbench.algorithms.nccl import NATIVE_NUMBERS, PROTOCOLS
+from collbench.backends.plugin import build, grammar
 
 pytestmark = pytest.mark.process
 
@@ -239,3 +242,46 @@ def test_dry_run_prints_the_exact_commands_without_binaries(run, tmp_path, cli, 
         in status.stdout
     )
     assert "GPU-hours" in status.stdout
+
+
+def test_from_the_stand_in_to_a_table_that_the_compiled_plugin_follows(run, tmp_path, cli, monkeypatch):
+    """run → recommend → the plugin's answers through its interface → guidance; the numbers are the stand-in's."""
+    if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        pytest.skip("no C compiler")
+    status, found = run("--no-prove", "--timeout", "60s", launches=3, sizes="1K:64M:x8")
+    assert status == 0
+    assert not found.failed
+    table = tmp_path / "table.txt"
+    recommended = cli("recommend", str(tmp_path / "run.jsonl"), "--format", "nccl-plugin", "-o", str(table))
+    assert recommended == 0
+    assert "allreduce" in recommended.stdout
+    rules = grammar.parse(table.read_text()).rules
+    assert {(rule.algorithm, rule.protocol) for rule in rules} == {("tree", "ll"), ("tree", "ll128")}
+    monkeypatch.setenv(grammar.TABLE_VARIABLE, str(table))
+    library = build.build(tmp_path / build.LIBRARY)
+    for nbytes in (1024, 8192, 65536, 524288, 4194304, 67108864):
+        rule = grammar.find(grammar.parse(table.read_text()), "allreduce", nbytes, 8, 1)
+        expected = None if rule is None else (NATIVE_NUMBERS[rule.algorithm], PROTOCOLS.index(rule.protocol))
+        assert _plugin_answer(library, 8, 1, nbytes) == expected
+        assert _plugin_answer(library, 16, 2, nbytes) is None
+    guidance = cli("recommend", str(tmp_path / "run.jsonl"), "--guidance-only")
+    assert guidance == 0
+    assert "card" in guidance.stdout
+
+
+def _plugin_answer(library, ranks, nodes, nbytes):
+    """Return (algorithm, protocol) whose cost the plugin sets to 0 for an allreduce; None = it changes nothing."""
+    words = (ctypes.c_void_p * 4).in_dll(ctypes.CDLL(str(library)), "ncclTunerPlugin_v6")
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    init = ctypes.CFUNCTYPE(number, pointer, ctypes.c_uint64, size, size, pointer, pointer, pointer)(words[1])
+    get = ctypes.CFUNCTYPE(number, pointer, number, size, number, pointer, number, number, number, pointer)(
+        words[2]
+    )
+    end = ctypes.CFUNCTYPE(number, pointer)(words[3])
+    context, channels, costs = pointer(), number(0), (ctypes.c_float * 21)(*[7.0] * 21)
+    assert init(ctypes.addressof(context), 1, ranks, nodes, None, None, None) == 0
+    assert get(context, 4, nbytes, 1, ctypes.addressof(costs), 7, 3, 0, ctypes.addressof(channels)) == 0
+    assert end(context) == 0
+    zeros = [i for i, cost in enumerate(costs) if cost == 0.0]
+    assert len(zeros) <= 1
+    return divmod(zeros[0], 3) if zeros else None
