@@ -4,7 +4,7 @@ import math
 import re
 
 from collbench.importers import Importer, hints
-from collbench.importers.model import Imported, Options, Row, Table
+from collbench.importers.model import MAX_TIME_S, Imported, Options, Row, Table
 from collbench.importers.source import Source
 
 _SIGN = re.compile(r"^\s*\|\s*payload\s*\|\s*busbw\s*\|\s*algbw\s*\|")
@@ -60,12 +60,13 @@ def _add(
         imported.reject(number, line, "a cell has no number with a unit", skip=skip)
         return
     rates = [float(c[1]) * _PREFIX[c[2]] * (1.0 if c[3] == "B" else 0.125) for c in (busbw, algbw)]
-    if not all(0 < r < math.inf for r in rates):
+    size_bytes = float(size[1]) * _BYTES[size[2]]
+    if not (all(0 < r < math.inf for r in rates) and 0 < size_bytes / rates[1] < MAX_TIME_S):
         imported.reject(number, line, "a bandwidth is not positive", skip=skip)
         return
     unit = _PREFIX[algbw[2]] * (1.0 if algbw[3] == "B" else 0.125)
     lost = 0.5 * unit * 10.0 ** -len(algbw[1].partition(".")[2])
-    rows.append((int(float(size[1]) * _BYTES[size[2]]), rates[0], rates[1], lost))
+    rows.append((int(size_bytes), rates[0], rates[1], lost))
 
 
 def _finish(

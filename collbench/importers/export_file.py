@@ -11,7 +11,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.importers import Importer
 from collbench.importers.hints import MAX_RANKS
-from collbench.importers.model import Imported, Options, Row, Table
+from collbench.importers.model import MAX_TIME_S, Imported, Options, Row, Table
 from collbench.importers.source import MAX_LINE, Source
 from collbench.records import ITEMSIZE, Evidence
 
@@ -122,7 +122,7 @@ def _row(found: Mapping[str, Any]) -> Row:
     if name not in COLLECTIVES or dtype not in ITEMSIZE:
         raise ValueError(f"unknown collective or element type {name!r}, {dtype!r}")
     time_s = float(found["time_s"])
-    if not 0 < time_s < math.inf:
+    if not 0 < time_s < MAX_TIME_S:
         raise ValueError("the time is not positive")
     params = {str(k): v for k, v in _structured(found, "params", dict).items() if isinstance(v, int | str)}
     effective = found.get("effective")

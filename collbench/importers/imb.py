@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from collbench.collectives import COLLECTIVES
 from collbench.importers import Importer, hints
-from collbench.importers.model import Imported, Options, Row, Table
+from collbench.importers.model import MAX_TIME_S, Imported, Options, Row, Table
 from collbench.importers.source import Source
 
 _NAMES = {
@@ -93,12 +93,19 @@ class _Reader:
             if self.block is not None and self.block.columns:
                 self.numbers(number, line, tokens)
         elif first in ("#bytes", "#repetitions"):
-            if self.block is not None:
-                self.block.columns = tokens
+            self.header(number, tokens)
         elif first[0] == "#":
             self.comment(number, line)
         else:
             self.noise(number, line, tokens)
+
+    def header(self, number: int, tokens: list[str]) -> None:
+        """Take a column line; a second one in a block means that the next block's title is lost."""
+        if self.block is not None and self.block.rows and tokens != self.block.columns:
+            self.close()
+            self.block = _Block(number, "a table without its title")
+        if self.block is not None:
+            self.block.columns = tokens if "#repetitions" in tokens else []
 
     def comment(self, number: int, line: str) -> None:
         """Take a comment line: a block's beginning, its group size, or a line of the header box."""
@@ -204,12 +211,13 @@ def _time(block: _Block, values: list[float]) -> float | None:
     if directions is not None and "Msg/sec" in columns:
         rate = values[columns.index("Msg/sec")]
         pairs = max(1, (block.ranks or 2) // 2)
-        return pairs * directions / rate if rate > 0 else None
+        return pairs * directions / rate if rate > 1 / MAX_TIME_S else None
     for name in _TIMES:
         if name in columns:
             time_us = values[columns.index(name)]
             # Microseconds are printed with two decimals: 0.00 is a time below 5 ns, which no transfer has.
-            return time_us * 1e-6 if time_us > 0 or values[0] == 0 else None
+            valid = 0 < time_us < MAX_TIME_S * 1e6 or values[0] == 0
+            return time_us * 1e-6 if valid else None
     return None
 
 

@@ -1,7 +1,6 @@
 """Any CSV or TSV file, through a small TOML table that names its columns."""
 
 import csv
-import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError, unknown_name
 from collbench.importers import Importer, hints
 from collbench.importers.mapped_row import Fields, Group, convert
-from collbench.importers.model import Imported, Options, Row, Table, printable
+from collbench.importers.model import MAX_TIME_S, Imported, Options, Row, Table, printable
 from collbench.importers.source import Source
 
 FIELDS = (
@@ -240,8 +239,8 @@ class _Taker:
         if time is None:
             return group, row._replace(reason="no time", detail="the column of times is empty here")
         seconds = fields.number("time") * self.mapping.second
-        if not 0 < seconds < math.inf:
-            raise ValueError(f"the time {time!r} is not positive")
+        if not 0 < seconds < MAX_TIME_S:
+            raise ValueError(f"the time {time!r} is not positive, or longer than any call")
         if self.mapping.per_rank and COLLECTIVES[row.collective].per_rank:
             row = row._replace(nbytes=row.nbytes * group.ranks)
         if row.nbytes == 0 and COLLECTIVES[row.collective].sized:

@@ -9,6 +9,8 @@ from collbench.errors import UsageError
 from collbench.records import Evidence, Params
 
 UNKNOWN = Evidence()
+MAX_TIME_S = 1e6
+"""Longer than any call takes (eleven days): such a number is damage."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 """The empty mapping that rows share."""
 

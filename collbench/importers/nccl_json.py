@@ -6,7 +6,7 @@ from typing import Any
 
 from collbench.errors import UsageError
 from collbench.importers import Importer, hints, nccl_rows
-from collbench.importers.model import Imported, Options
+from collbench.importers.model import MAX_TIME_S, Imported, Options
 from collbench.importers.nccl_log import NcclLog
 from collbench.importers.nccl_resolve import RawTable
 from collbench.importers.nccl_rows import BadRowError, Half, RawRow
@@ -147,7 +147,7 @@ def _half(entry: dict[str, Any], which: str) -> Half | None:
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         raise BadRowError(f"{which} is no group of numbers") from None
-    if not (0 < time_us < math.inf and 0 <= algbw < math.inf and 0 <= busbw < math.inf):
+    if not (0 < time_us < MAX_TIME_S * 1e6 and 0 <= algbw < math.inf and 0 <= busbw < math.inf):
         raise BadRowError("time or bandwidth is not a positive number")
     return Half(time_us, algbw, busbw, wrong, stats)
 

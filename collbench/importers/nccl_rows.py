@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from collbench.importers.model import MAX_TIME_S
+
 TYPES = {
     "int8": "int8", "char": "int8", "uint8": "uint8", "int32": "int32", "int": "int32", "uint32": "uint32",
     "int64": "int64", "uint64": "uint64", "half": "float16", "float16": "float16", "bfloat16": "bfloat16",
@@ -18,6 +20,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d$")
 _TIME = {"time", "cputime"}
 _UNCHECKED = frozenset(("N/A", "n/a", "-"))
 _INF = math.inf
+_LONGEST_US = MAX_TIME_S * 1e6
 
 
 class Half(NamedTuple):
@@ -64,9 +67,10 @@ def columns_of(header: Sequence[str]) -> dict[int, Columns]:
     """
     names = [n for n in header if n not in ("timestamp", "date")]
     starts = [i for i, n in enumerate(names) if n in _TIME]
-    if len(starts) not in (1, 2) or any("busbw" not in names[s : s + 3] for s in starts):
-        return {}
     ends = [*starts[1:], len(names)]
+    whole = all("busbw" in names[s : s + 3] and e - s >= 4 for s, e in zip(starts, ends, strict=False))
+    if len(starts) not in (1, 2) or starts[0] < 3 or not whole:
+        return {}
     redop = names.index("redop") if "redop" in names[: starts[0]] else None
     root = names.index("root") if "root" in names[: starts[0]] else None
     halves = tuple(_half(names, s, e) for s, e in zip(starts, ends, strict=True))
@@ -190,8 +194,8 @@ def _read_half(
         stats = tuple([(name, float(tokens[i])) for name, i in extra]) if extra else ()
     except ValueError:
         raise BadRowError("a word in a column of numbers is none") from None
-    if not (0 < time_us < _INF and 0 <= algbw < _INF and 0 <= busbw < _INF):
-        raise BadRowError("time or bandwidth is not a positive number")
+    if not (0 < time_us < _LONGEST_US and 0 <= algbw < _INF and 0 <= busbw < _INF):
+        raise BadRowError("time or bandwidth is not a positive number in range")
     # algbw is size/time, printed with two decimals or less: half a unit in the last place of both may be lost.
     expected = size / time_us / 1e3
     if abs(expected - algbw) > 0.0051 + 0.001 * expected:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from collbench.collectives import COLLECTIVES
 from collbench.importers import Importer, hints
-from collbench.importers.model import Imported, Options, Row, Table, printable
+from collbench.importers.model import MAX_TIME_S, Imported, Options, Row, Table, printable
 from collbench.importers.osu_title import Test, title
 from collbench.importers.source import Source
 
@@ -130,7 +130,7 @@ class _Reader:
             return
         numbers = {n: float(v) for n, v in zip(names, values, strict=True) if _NUMBER.match(v)}
         verdict = "Fail" if "Fail" in values else ""
-        if not _usable(_time_column(test, numbers), numbers):
+        if not _usable(test, int(size), numbers):
             self.imported.reject(number, line, "no positive time or rate", skip=self.options.skip_bad_rows)
             return
         test.rows.append((number, int(size), numbers, verdict))
@@ -198,17 +198,25 @@ def _time_column(test: Test, numbers: Mapping[str, float]) -> float | None:
     return next((v for n, v in numbers.items() if "atency" in n or "(us)" in n), None)
 
 
-def _usable(value: float | None, numbers: Mapping[str, float]) -> bool:
-    return (
-        value is not None and math.isfinite(value) and value > 0 and all(map(math.isfinite, numbers.values()))
-    )
+def _seconds(test: Test, size: int, value: float) -> float:
+    """Return one message's or call's time: from a rate over all pairs and directions, or from microseconds."""
+    return size * test.pairs * test.directions / (value * 1e6) if test.kind == "rate" else value * 1e-6
+
+
+def _usable(test: Test, size: int, numbers: Mapping[str, float]) -> bool:
+    value = _time_column(test, numbers)
+    if value is None or not (
+        math.isfinite(value) and value > 0 and all(map(math.isfinite, numbers.values()))
+    ):
+        return False
+    return _seconds(test, size, value) < MAX_TIME_S
 
 
 def _row(test: Test, row: tuple[int, int, Mapping[str, float], str], ranks: int) -> Row:
     _, size, numbers, verdict = row
     name = test.collective or ""
-    value = _time_column(test, numbers) or 0.0
-    time_s = size * test.pairs * test.directions / (value * 1e6) if test.kind == "rate" else value * 1e-6
+    value = _time_column(test, numbers) or 1.0
+    time_s = _seconds(test, size, value)
     reason = "wrong result" if verdict else ("zero size" if size == 0 and COLLECTIVES[name].sized else "")
     reduces = COLLECTIVES[name].reduces
     extra: dict[str, object] = {}

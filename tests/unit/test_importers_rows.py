@@ -24,6 +24,7 @@ from collbench.importers.source import Source, find_files
             {13, 9},
         ),
         ("size count type nothing here", set()),
+        ("size count type time algbw busbw error time algbw busbw", set()),
     ],
 )
 def test_the_header_tells_which_widths_a_row_may_have(header, widths):
