@@ -16,6 +16,8 @@ SAFE_SHARE = 0.9
 """Share of the free memory that may be planned for."""
 CHECK_BYTES = 5 * 16
 """Bytes an element of the result takes while it is checked: five arrays in extended precision (mpi/check.py)."""
+PORTABLE_FACTOR = 2
+"""collbench's own schedules have up to their buffers' size in scratch memory of their own."""
 UNLIMITED = 1 << 60
 """cgroup v1 writes a number near 2^63 where there is no limit."""
 
@@ -98,7 +100,8 @@ def needed_bytes(cases: Iterable[Case], ranks_per_node: int | None = None) -> in
     together: dict[Cell, int] = {}
     one: dict[Cell, Case] = {}
     for case in cases:
-        together[case.cell] = together.get(case.cell, 0) + 1
+        times = PORTABLE_FACTOR if case.provider == "portable" else 1
+        together[case.cell] = together.get(case.cell, 0) + times
         one[case.cell] = case
     return max((_cell_bytes(one[cell], count, ranks_per_node) for cell, count in together.items()), default=0)
 

@@ -71,6 +71,12 @@ def test_all_algorithms_of_a_cell_hold_their_buffers_at_once():
     assert memory.needed_bytes(other) == max(memory.needed_bytes([c]) for c in other)
 
 
+def test_portable_algorithms_need_scratch_memory_too():
+    """collbench's own schedules count double."""
+    own = _buffers([_case("allreduce", 4, MIB), _case("allreduce", 4, MIB, "tree", "portable")])
+    assert own - _buffers([_case("allreduce", 4, MIB)]) == 2 * 4 * 2 * MIB
+
+
 def test_rooted_collectives_need_their_total_once():
     """The root holds all, the others a part each."""
     parts = _buffers([_case("gather", 4, 4 * MIB)]) - _buffers([_case("gather", 4, 4 * MIB)], 1)
