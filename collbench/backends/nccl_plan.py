@@ -11,10 +11,12 @@ from collbench.backends.nccl_model import Hardware, buffer_bytes, call_s, cannot
 from collbench.backends.nccl_request import Request, read_request
 from collbench.collectives import COLLECTIVES, round_nbytes
 from collbench.errors import UsageError, unknown_name
-from collbench.plan import RunOptions, split_params
+
 from collbench.profile import Profile, Sweep
 from collbench.records import ITEMSIZE, Case, Cell, Params
+from collbench.request import RunOptions
 from collbench.units import format_bytes
+from collbench.words import split_params
 
 COMPOSED = ("reduce_scatter_allgather", "hierarchical_sharded")
 """collbench's own allreduce over NCCL's calls (provider ``portable``): reduce-scatter then all-gather; the same inside

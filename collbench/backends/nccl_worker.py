@@ -27,6 +27,8 @@ from collbench.samplers import percentiles
 
 EXIT_UNUSABLE = 88
 BLOCKS = 5
+ONE_GPU = "COLLBENCH_ONE_GPU"
+"""Set to 1, all ranks of a node share GPU 0 (NCCL_MULTI_RANK_GPU_ENABLE=1, NCCL 2.30 and newer)."""
 DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
 SYNC, TIMER = "none", {"host": "host", "events": "cuda_event", "graph": "cuda_graph"}
 
@@ -44,8 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(
             control, json.loads(control.share(options.plan.read_bytes() if control.rank == 0 else b""))
         )
-    except (CollbenchError, ImportError) as error:
-        print(f"collbench.nccl_worker: {error}", file=sys.stderr, flush=True)
+    except Exception as error:
+        # The bindings' own errors (no driver, no such GPU) are answers for the user; our own faults stay faults.
+        foreign = type(error).__module__.split(".")[0] in ("cuda", "nccl")
+        if not foreign and not isinstance(error, CollbenchError | ImportError):
+            raise
+        print(f"collbench.nccl_worker: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return EXIT_UNUSABLE
 
 
@@ -93,7 +99,9 @@ def _run(control: Control, plan: Mapping[str, Any]) -> int:
             os.environ.update({**DEBUG, "NCCL_DEBUG_FILE": str(log)})
         from collbench.backends import nccl_bind as bind  # noqa: PLC0415 - loads CUDA, only in a rank
 
-        session = measure.Session(bind.Gpu(control.local_rank), control, bind.choose, bind.unique_id,
+        # Several ranks on one GPU are a check of the code, never a measurement: the rows say so.
+        device = 0 if os.environ.get(ONE_GPU) == "1" else control.local_rank
+        session = measure.Session(bind.Gpu(device), control, bind.choose, bind.unique_id,
                                   plan["ranks_per_node"])  # fmt: skip
         rank = _Rank(session, plan, log if proof else None)
         rank.emit(_launch_line(plan, bind.version()))
@@ -113,7 +121,7 @@ def _launch_line(plan: Mapping[str, Any], version: tuple[int, ...]) -> dict[str,
         "variant": None, "ranks": plan["ranks"], "nodes": -(-plan["ranks"] // per_node), "ranks_per_node": per_node,
         "node_sizes": [], "library": {"name": "nccl", "version": dotted, "string": f"NCCL {dotted}"},
         "thread_level": None, "settings": {}, "environment": environment.capture(), "probe": None,
-        "oversubscribed": False, "emulated": False,
+        "oversubscribed": os.environ.get(ONE_GPU) == "1", "emulated": False,
     }  # fmt: skip
 
 
