@@ -121,3 +121,15 @@ def test_published_csv_gives_crossovers(shared_dir, cli, tmp_path, monkeypatch):
     assert done.status == 0
     chosen = {rule["algorithm"] for rule in json.loads(done.stdout)["rules"] if rule["ranks"] >= 64}
     assert len(chosen) > 1
+
+
+def test_two_imported_logs_are_compared_without_false_confidence(shared_dir, cli, tmp_path, monkeypatch):
+    """Without samples and with one launch a side ``compare`` shows the effect and calls it inconclusive (exit 3)."""
+    monkeypatch.setenv("COLLBENCH_RESULTS", str(tmp_path))
+    for name in ("env1", "env5"):
+        log = shared_dir / "data" / "logs" / f"nccl_all_reduce_polaris_n2g4_{name}.txt"
+        assert cli("import", log, "-o", name).status == 0
+    done = cli("compare", "env1", "env5")
+    assert done.status == 3
+    assert "inconclusive" in done.stdout + done.stderr
+    assert "launch" in done.stdout + done.stderr
