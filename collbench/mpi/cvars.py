@@ -121,7 +121,7 @@ class ControlVariables:
             return self._get(name, info, handle, count)
 
         found = self._with_handle(name, info, put)
-        if found != value:
+        if found != (str(value) if info.kind == "char" else value):
             raise ControlVariableError(f"{name} reads {found!r} after {value!r} was written")
 
     def names(self) -> list[str]:

@@ -173,7 +173,29 @@ _MPICH: dict[str, dict[str, Models]] = {
 }
 _MPICH["reduce_scatter_v"] = _MPICH["reduce_scatter"]
 
-_TABLES = {"openmpi": _TUNED, "mpich": _MPICH}
+
+def _intel_reduce_bcast(p: int, n: int) -> Iterator[Trace]:
+    """Intel's reduce + bcast: a segmented chain for large messages, halving for small ones."""
+    yield s.up(p, s.chain_tree(p, 1), n)
+    if p & (p - 1) == 0:
+        yield s.rabenseifner_reduce(p, n)
+
+
+# Presets without a name look like one of these textbook algorithms, or like none.
+_INTEL: dict[str, dict[str, Models]] = {
+    "allreduce": {
+        "recursive_doubling": _only(s.recursive_doubling),
+        "preset_9": _only(s.recursive_doubling),
+        "rabenseifner": _only(x.folded_rabenseifner),
+        "reduce_bcast": _intel_reduce_bcast,
+        "ring": _only(s.ring_allreduce),
+    },
+    "reduce": _TUNED["reduce"],
+    "reduce_scatter": _MPICH["reduce_scatter"],
+    "reduce_scatter_v": _MPICH["reduce_scatter"],
+}
+
+_TABLES = {"openmpi": _TUNED, "mpich": _MPICH, "intelmpi": _INTEL}
 
 
 def modelled(provider: str, collective: str) -> tuple[str, ...]:

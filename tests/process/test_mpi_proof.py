@@ -181,22 +181,36 @@ def test_an_ignored_rules_file_is_seen(launch, mpi_library, tmp_path):
     assert effective == {"good": "ring", "broken": "rabenseifner"}
 
 
-def test_intel_s_forced_presets_leave_different_traces(launch, mpi_library):
-    """Preset 8 of Intel's allreduce rings, preset 2 halves: the launch's environment decides."""
+@pytest.mark.parametrize(("preset", "name"), [(1, "recursive_doubling"), (2, "rabenseifner"), (8, "ring")])
+def test_intel_s_named_presets_run_what_their_name_says(launch, mpi_library, preset, name):
+    """The launch's environment decides, and the operator trace shows it; other presets are refused there."""
+    if mpi_library != "intelmpi":
+        pytest.skip("presets are Intel MPI's")
+    env = {"I_MPI_ADJUST_ALLREDUCE": str(preset)}
+    found = {line["name"]: line for line in prove(launch, 4, 32768, {"allreduce": [name, "preset_20"]}, env)}
+    assert found[name]["status"] in ("proven", "not_separable"), found
+    assert found[name]["effective"] == name
+    assert found["preset_20"]["status"] == "error"
+    assert "I_MPI_ADJUST_ALLREDUCE=20" in found["preset_20"]["detail"]
+
+
+def test_intel_ignores_a_control_variable_that_reads_back(launch, mpi_library):
+    """Writing preset 8 by MPI_T returns success and reads 8; the trace stays the default's."""
     if mpi_library != "intelmpi":
         pytest.skip("presets are Intel MPI's")
     code = """
-        from collbench.mpi import proof, start
+        from collbench.mpi import cvars, proof, start
         from collbench.records import Case, Cell
 
         MPI = start.start()
         world = MPI.COMM_WORLD
         case = Case(Cell("allreduce", 4, 4, 32768, "float64", "sum"), "intelmpi", "default")
-        traces = proof.trace_operator(MPI, world.Dup(), case)
+        before = proof.trace_operator(MPI, world.Dup(), case)
+        variables = cvars.ControlVariables(MPI)
+        variables.write("MPIR_CVAR_USE_ALLREDUCE", 8)
+        after = proof.trace_operator(MPI, world.Dup(), case)
         if world.rank == 0:
-            print(traces[0])
+            print(variables.read("MPIR_CVAR_USE_ALLREDUCE"), after == before, after[0] == [1024] * 3)
     """
-    ring = launch(4, code, env={"I_MPI_ADJUST_ALLREDUCE": "8"})
-    halving = launch(4, code, env={"I_MPI_ADJUST_ALLREDUCE": "2"})
-    assert ring.stdout.strip() == "[1024, 1024, 1024]", ring.stdout + ring.stderr
-    assert halving.stdout.strip() == "[2048, 1024]", halving.stdout + halving.stderr
+    done = launch(4, code)
+    assert done.stdout.split() == ["8", "True", "False"], done.stdout + done.stderr
