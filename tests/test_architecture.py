@@ -207,6 +207,14 @@ def test_help_is_light(code: str):
     assert not heavy & set(loaded_by(code))
 
 
+def test_lists_are_light():
+    """``collbench list`` answers at once: it loads no pandas."""
+    code = (
+        "from collbench.cli.__main__ import main\ntry: main(['list', 'collectives'])\nexcept SystemExit: pass"
+    )
+    assert not {"pandas", "mpi4py.MPI"} & set(loaded_by(code))
+
+
 def test_no_command_loads_mpi():
     """The driver never imports mpi4py.MPI: not even with every command's module loaded."""
     code = (

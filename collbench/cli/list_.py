@@ -11,7 +11,7 @@ from rich.text import Text
 from collbench.cli import options
 from collbench.collectives import COLLECTIVES, collective
 from collbench.errors import UsageError, unknown_name
-from collbench.reports import terminal
+from collbench.reports import screen
 
 Row = dict[str, Any]
 
@@ -47,12 +47,17 @@ def command(
         click.echo(json.dumps({thing: rows}, ensure_ascii=False))
         return
     for title in dict.fromkeys(_title(row) for row in rows):
-        _print(title, [row for row in rows if _title(row) == title])
+        shown = [row for row in rows if _title(row) == title]
+        if volume:
+            _print(f"{title}: by the busiest rank, in units of S", [_volume_row(row) for row in shown])
+            screen.emit(screen.console(), screen.notes_list(_remarks(shown)), "")
+        else:
+            _print(title, shown)
 
 
 _ONCE = ("provider", "collective")
 """Columns of an algorithm list that stand above the rows instead of in each."""
-_LONG = ("family", "params", "limits", "also_called", "measures", "description", "reads", "what")
+_LONG = ("family", "textbook", "params", "limits", "also_called", "measures", "description", "reads", "what")
 """Columns that may wrap; names never do."""
 
 
@@ -73,8 +78,8 @@ def _print(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
                          no_wrap=not last and column not in _LONG, overflow="fold")  # fmt: skip
     for row in rows:
         table.add_row(*(_text(row[column]) for column in columns))
-    terminal.emit(
-        terminal.console(), *([Text(title, style="bold")] if title else []), table, *([""] if title else [])
+    screen.emit(
+        screen.console(), *([Text(title, style="bold")] if title else []), table, *([""] if title else [])
     )
 
 
@@ -137,6 +142,22 @@ def _volume(ranks: Sequence[int], name: str | None) -> list[Row]:
 
     wanted = collective(name).name if name else None
     return [row for row in map(dict, volume.table(ranks)) if wanted is None or row["collective"] == wanted]
+
+
+def _volume_row(row: Mapping[str, Any]) -> Row:
+    """Return what fits a line of the volume table."""
+    return {
+        "algorithm": row["algorithm"], "ranks": row["ranks"], "msgs": row["messages_busiest"],
+        "sent": row["sent_busiest"], "recvd": row["received_busiest"], "all": row["total"], "textbook": row["textbook"],
+    }  # fmt: skip
+
+
+def _remarks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return one line for each algorithm whose textbook shorthand misleads or needs a word."""
+    said = {row["algorithm"]: row["remark"] for row in rows if row["remark"]}
+    said |= {row["algorithm"]: f"moves {row['textbook_value']:.4g}·S by the textbook, not here" for row in rows
+             if row["agrees"] is False and not row["remark"]}  # fmt: skip
+    return [f"{algorithm}: {remark}" for algorithm, remark in said.items()]
 
 
 def _profiles() -> list[Row]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from collbench import results
 from collbench.cli import options
 from collbench.errors import EXIT_UNANSWERED, UnansweredError
-from collbench.reports import terminal
+from collbench.reports import screen, terminal
 from collbench.reports.evidence import evidence_table, proofs
 from collbench.reports.notes import counted, notes
 from collbench.reports.overview import overview, to_json
@@ -48,7 +48,7 @@ def command(
     """
     only = Filter(collectives, ranks, algorithms)
     loaded = results.read(results.find(run))
-    console = terminal.console()
+    console = screen.console()
     if evidence:
         _evidence(console, loaded, only, as_json=as_json)
         return None
@@ -84,7 +84,7 @@ def _print(
         things += [group, ""]
     if any(len(panel.labels) > 1 for panel in tables):
         things.append(Text(terminal.LEGEND, style="dim"))
-    terminal.emit(console, *things, terminal.notes_list(said))
+    screen.emit(console, *things, screen.notes_list(said))
 
 
 def _offers(run: Run) -> str:
@@ -100,7 +100,7 @@ def _evidence(console: Console, run: Run, only: Filter, *, as_json: bool) -> Non
     if as_json:
         click.echo(json.dumps({"evidence": [asdict(proof) for proof in found]}, ensure_ascii=False))
     else:
-        terminal.emit(console, evidence_table(found))
+        screen.emit(console, evidence_table(found))
 
 
 def _guidelines(console: Console, run: Run, only: Filter, *, as_json: bool) -> None:
@@ -116,4 +116,4 @@ def _guidelines(console: Console, run: Run, only: Filter, *, as_json: bool) -> N
         )
         return
     total = counted(len(violations), "guideline violation") if violations else "no guideline is violated"
-    terminal.emit(console, terminal.notes_list([violation.sentence for violation in violations]), Text(total))
+    screen.emit(console, screen.notes_list([violation.sentence for violation in violations]), Text(total))

@@ -3,7 +3,7 @@
 from collbench import results
 from collbench.reports.evidence import evidence_table, proofs
 from collbench.reports.samples import Filter
-from collbench.reports.terminal import console, emit
+from collbench.reports.screen import console, emit
 
 
 def test_findings_are_ranges_of_sizes(example):

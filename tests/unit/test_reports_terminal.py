@@ -1,9 +1,10 @@
 """Tables and maps on the terminal: readable at 80 columns, without colour, in any metric."""
 
 import pytest
+from rich.console import Console
 
 from collbench import results
-from collbench.reports import terminal
+from collbench.reports import screen, terminal
 from collbench.reports.panels import panels
 from collbench.reports.samples import samples
 
@@ -13,7 +14,7 @@ def panels_of(path):
 
 
 def text_of(capsys, width, *things):
-    terminal.emit(terminal.console(width=width), *things)
+    screen.emit(screen.console(width=width), *things)
     return capsys.readouterr().out
 
 
@@ -96,7 +97,7 @@ def test_names_are_never_read_as_markup(write_run, lines, capsys):
 def test_colour_repeats_what_marks_say(example):
     """With a colour terminal the marks stay, so that colour-blind readers and logs lose nothing."""
     panel = panels_of(example)[0]
-    colour = terminal.Console(force_terminal=True, color_system="standard", width=80, no_color=False)
+    colour = Console(force_terminal=True, color_system="standard", width=80, no_color=False)
     with colour.capture() as capture:
         colour.print(terminal.panel_table(panel, "time", 80))
     assert "\x1b[1;32m20.2*" in capture.get()
