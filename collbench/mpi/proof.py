@@ -1,16 +1,18 @@
 """Which algorithm really ran: measured once for a case, outside all timing.
 
-Two measurements: what the library sent to whom (Open MPI's message counters), and how often a user-defined
-operator was called on how many elements (any library, reductions only). Reading a control variable back is not one.
+Measured is what the library sent to whom (Open MPI's message counters), and how often a user-defined
+operator was called on how many elements (any library, reductions only); where an algorithm takes no such operator,
+the bits of a float sum. Reading a control variable back is not one.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from collbench.errors import UnansweredError
-from collbench.mpi import signatures
+from collbench.mpi import ordering, signatures
 from collbench.mpi.buffers import NUMPY_DTYPES
 from collbench.mpi.calls import MpiCallError, prepare
 from collbench.mpi.library import Library
@@ -118,11 +120,28 @@ def _by_operator(MPI: Any, comm: Any, case: Case) -> Evidence:
     try:
         ops = trace_operator(MPI, comm, case)
     except MpiCallError as error:
-        return Evidence(by=None, detail=f"cannot be traced with a user-defined operator: {error.text}")
+        return _by_bits(MPI, comm, case, f"takes no user-defined operator ({error.text})")
     total = case.cell.nbytes // ITEMSIZE[case.cell.dtype]
     names = signatures.match_ops(case.provider, case.cell.collective, ops, total)
     detail = f"operator calls on rank 0: {_short(ops[0])}, on rank {len(ops) - 1}: {_short(ops[-1])}"
     return _checked(case, signatures.judge(case.algorithm, names, "operator_trace", detail))
+
+
+def _by_bits(MPI: Any, comm: Any, case: Case, why: str) -> Evidence:
+    """Tell the family by the bits of a float sum: for algorithms that take built-in operators only."""
+    orders = ordering.ORDERS.get((case.provider, case.cell.collective))
+    if orders is None:
+        return Evidence(detail=f"cannot be traced: {why}")
+    elements = ordering.ELEMENTS_A_RANK * comm.size
+    cell = replace(case.cell, nbytes=8 * elements, dtype="float64", op="sum", in_place=False)
+    call = prepare(MPI, comm, replace(case, cell=cell))
+    assert call.buffers is not None
+    call.buffers.send[:] = ordering.inputs(comm.size, elements)[comm.rank]
+    block(call, 1, sync="none")
+    found = comm.bcast(ordering.families(call.buffers.recv) if comm.rank == 0 else None, 0)
+    names = tuple(name for family in found for name in orders.get(family, ()))
+    detail = f"{why}; its sum was added up in the order: {' or '.join(found) or 'unknown'}"
+    return _checked(case, signatures.judge(case.algorithm, names, "float_bits", detail))
 
 
 def _checked(case: Case, evidence: Evidence) -> Evidence:
