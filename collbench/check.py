@@ -90,7 +90,10 @@ def read(path: Path) -> list[Expectation]:
     unknown = next((key for key in data if key not in ("tolerance", "expect", "made_from")), None)
     if unknown:
         raise UsageError(f"{path}: {unknown_name('key', unknown, ('tolerance', 'expect', 'made_from'))}")
-    return [each for number, row in enumerate(rows, start=1) for each in _expect(row, common, f"{path}, [[expect]] {number}")]  # fmt: skip
+    found: list[Expectation] = []
+    for number, row in enumerate(rows, start=1):
+        found += _expect(row, common, f"{path}, [[expect]] {number}")
+    return found
 
 
 def _expect(row: Any, common: float, where: str) -> list[Expectation]:

@@ -56,8 +56,8 @@ def check(base: pd.DataFrame, new: pd.DataFrame, allowed: Collection[str] = ()) 
 
 def _check_field(base: pd.DataFrame, new: pd.DataFrame, name: str, column: str) -> None:
     sides = [_values(side, column) for side in (base, new)]
-    for key in sides[0].keys() & sides[1].keys():
-        if not sides[0][key] & sides[1][key]:
+    for key in sides[0]:
+        if key in sides[1] and not sides[0][key] & sides[1][key]:
             texts = [", ".join(sorted(side[key])) for side in sides]
             raise UsageError(
                 f"the runs differ in method and are not compared: {name} of {key[0]} on {key[1]} ranks is "

@@ -16,17 +16,8 @@ from collbench.results import CASE_COLUMNS, Run
 
 MIN_LAUNCHES = 6
 """With fewer pairs of launches no exact 95 % statement is possible; algorithms of one process then pair their blocks."""
-CASE_FACTS = (
-    "collective",
-    "ranks",
-    "ranks_per_node",
-    "nbytes",
-    "dtype",
-    "op",
-    "in_place",
-    "memory",
-    "groups",
-)
+CONFIRM_FROM = 10_000
+"""Repetitions of ``collbench ab`` from this number on re-measure suspects."""
 WHO = ("provider", "algorithm", "component", "params")
 
 Key = tuple[Any, ...]
