@@ -1,9 +1,11 @@
 """Reading run files: from JSON lines to a table, one row a cell and launch."""
 
+import gc
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,18 @@ def _nth_newest(text: str, folder: Path) -> Path:
     return runs[int(back)]
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Build many small objects without the garbage collector, which would walk through all of them again and again."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
 def read(path: Path) -> Run:
     """Read one run file.
 
@@ -116,7 +130,8 @@ def read(path: Path) -> Run:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    lines, remarks = parse_lines(data, path)
+    with _no_collection():
+        lines, remarks = parse_lines(data, path)
     launches: dict[int, dict[str, Any]] = {}
     kinds: dict[str, list[dict[str, Any]]] = {"cell": [], "failed": [], "skipped": [], "proof": []}
     for line in lines:
@@ -144,18 +159,20 @@ def frame(runs: Run | Iterable[Run]) -> pd.DataFrame:
 
     Missing facts are None. ``params`` is JSON text with sorted keys, so that rows can be grouped.
     """
-    rows = [_row(run, cell) for run in ([runs] if isinstance(runs, Run) else runs) for cell in run.cells]
+    each = [runs] if isinstance(runs, Run) else list(runs)
+    with _no_collection():
+        rows = [_row(run, name, cell) for run, name in ((r, r.name) for r in each) for cell in run.cells]
     return pd.DataFrame.from_records(rows, columns=list(COLUMNS))
 
 
-def _row(run: Run, cell: Mapping[str, Any]) -> tuple[Any, ...]:
+def _row(run: Run, name: str, cell: Mapping[str, Any]) -> tuple[Any, ...]:
     case, launch = cell["case"], run.launches.get(cell["launch"], {})
     library = launch.get("library") or {}
     evidence = cell.get("evidence") or {}
     probe = launch.get("probe") or {}
     params = case.get("params")
     return (
-        run.name, cell["launch"],
+        name, cell["launch"],
         case["collective"], case["ranks"], case.get("ranks_per_node"), case["nbytes"],
         case.get("dtype") or "float32", case.get("op"), bool(case.get("in_place")), case.get("memory") or "host",
         case.get("groups", 1), case["provider"], case["algorithm"], case.get("component"),

@@ -205,7 +205,7 @@ def describe(rows: pd.DataFrame, policy: Policy) -> dict[str, Any]:
     """Return what the rows came from, for table headers and JSON."""
 
     def values(column: str) -> list[Any]:
-        return sorted({v for v in rows[column].tolist() if not pd.isna(v)}, key=str)
+        return sorted(rows[column].dropna().unique().tolist(), key=str)
 
     return {
         "runs": values("run"),

@@ -18,9 +18,9 @@ from collbench.errors import AnswerIsNoError, UnansweredError
 from collbench.installation import Installation
 from collbench.mpi import probe
 from collbench.plan import Plan
-from collbench.request import RunOptions
 from collbench.records import Case, Cell
 from collbench.reports.progress import PlainProgress
+from collbench.request import RunOptions
 from collbench.runfile import RunWriter
 from collbench.tables import reading
 from collbench.tables.reading import LoadedTable
@@ -39,6 +39,13 @@ Wanted = list[tuple[Cell, str | None]]
     "-o", "--output", type=click.Path(path_type=Path), help="Keep the measurements in this run file."
 )
 @click.option("--mpi", metavar="PATH", help="An mpiexec, a prefix, or a virtual environment of another MPI.")
+@click.option(
+    "--thread-level",
+    type=click.Choice(["single", "funneled", "serialized", "multiple"]),
+    default="single",
+    show_default=True,
+    help="As the table was measured.",
+)
 @opt.json_option
 def command(
     table: Path,
@@ -48,6 +55,7 @@ def command(
     launches: int,
     output: Path | None,
     mpi: str | None,
+    thread_level: str,
     as_json: bool,
 ) -> None:
     """Prove TABLE on the live library: with it against the untouched stack, interleaved, on fresh samples.
@@ -56,12 +64,21 @@ def command(
     """
     found = installation.discover(mpi)
     loaded = reading.load(table, found)
+    if all(s.algorithm == "default" for s in loaded.stretches):
+        Console(stderr=as_json).print(
+            f"{table} leaves every size to the library: nothing can be slower", markup=False
+        )
+        if as_json:
+            click.echo(json.dumps(_to_json(loaded, None, [], []), ensure_ascii=False))
+        return
     most = 2 * len(os.sched_getaffinity(0))
     wanted = verify.cells(loaded, ranks=ranks, sizes=sizes, collectives=collectives, most_ranks=most)
     words = Console(stderr=as_json)
     with tempfile.TemporaryDirectory(prefix="collbench-verify-") as folder:
         path = output or Path(folder) / "verify.jsonl"
-        session = Session(found, loaded, path, RunOptions(mpi=mpi), Console(stderr=True))
+        session = Session(
+            found, loaded, path, RunOptions(mpi=mpi, thread_level=thread_level), Console(stderr=True)
+        )
         acts = session.prove(wanted)
         speedups = session.measure(wanted, launches)
         speedups, confirmed = session.confirm(speedups, launches)
