@@ -37,7 +37,7 @@ def collbench(*words, cwd, **env):
 
 def test_two_environments_alternate_and_are_judged(tmp_path):
     """A and B in turn, each variable only where it belongs; the run file can be judged again with the same answer."""
-    done = collbench("ab", "quick", *SMALL, "--pairs", 2, "--b-env", "COLLBENCH_T=x y", "-o", "ab.jsonl", "--json",
+    done = collbench("ab", "ci", *SMALL, "--pairs", 2, "--b-env", "COLLBENCH_T=x y", "-o", "ab.jsonl", "--json",
                      cwd=tmp_path)  # fmt: skip
     assert done.returncode in (0, 1, 3), done.stderr
     run = results.read(tmp_path / "ab.jsonl")
@@ -56,7 +56,7 @@ def test_two_environments_alternate_and_are_judged(tmp_path):
 def test_a_set_up_line_runs_before_the_ranks(tmp_path):
     """What the line of the login shell exports is what every rank of B runs with, and A does not."""
     words = ["--pairs", 1, "-o", "ab.jsonl", "--b-setup", "export MALLOC_ARENA_MAX='2'"]
-    done = collbench("ab", "quick", *SMALL, *words, cwd=tmp_path)
+    done = collbench("ab", "ci", *SMALL, *words, cwd=tmp_path)
     assert done.returncode in (1, 3), done.stderr
     seen = {
         x["variant"]: x["environment"]["variables"].get("MALLOC_ARENA_MAX")
@@ -67,7 +67,7 @@ def test_a_set_up_line_runs_before_the_ranks(tmp_path):
 
 def test_self_test_says_how_many_pairs_are_needed_or_why_not(tmp_path):
     """A against A ends in words on the machine's noise."""
-    done = collbench("ab", "quick", *SMALL, "--pairs", 1, "--self-test", cwd=tmp_path)
+    done = collbench("ab", "ci", *SMALL, "--pairs", 1, "--self-test", cwd=tmp_path)
     assert done.returncode in (1, 3), done.stderr
     assert "self-test:" in done.stdout
     (run,) = (tmp_path / "results").glob("ab-*.jsonl")
