@@ -1,26 +1,22 @@
 """What ``collbench doctor`` says about GPUs, through nvidia-ml-py; what cannot be asked is skipped in words."""
 
 import os
-import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from ctypes import byref
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from collbench.backends import nccl_presence
+from collbench.backends import gpu_rails
+from collbench.backends.gpu_rails import Finding, finding
 
-Finding = dict[str, str]
 _TIMEOUT_S = 20
-
-
-def finding(check: str, status: str, detail: str, mend: str = "") -> Finding:
-    """Return one finding: status is ok, warn, fail or skipped; ``mend`` is the command that helps, or empty."""
-    return {"check": check, "status": status, "detail": detail, "mend": mend}
+_FABRIC_COMPLETED = 3
+"""NVML_GPU_FABRIC_STATE_COMPLETED."""
 
 
 def findings(
@@ -52,7 +48,7 @@ def findings(
     except nvml.NVMLError as error:
         return [*found, finding("GPUs", "skipped", f"the NVIDIA driver does not answer: {error}")]
     try:
-        return [*found, *_all_gpus(nvml), *nics(sysfs)]
+        return [*found, *_all_gpus(nvml, sysfs), *gpu_rails.rails(sysfs)]
     finally:
         nvml.nvmlShutdown()
 
@@ -118,22 +114,22 @@ def bindings(environ: Mapping[str, str]) -> list[Finding]:
     return found
 
 
-def _all_gpus(nvml: Any) -> list[Finding]:
+def _all_gpus(nvml: Any, sysfs: Path) -> list[Finding]:
     found = [finding("GPU driver", "ok", f"driver {_text(nvml.nvmlSystemGetDriverVersion())}")]
     handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
     if not handles:
         return [*found, finding("GPUs", "fail", "the driver shows no GPU", "nvidia-smi -L")]
     for index, handle in enumerate(handles):
         found.extend(_one_gpu(nvml, index, handle))
+        bus = _asker(nvml)(partial(nvml.nvmlDeviceGetPciInfo, handle))
+        found.append(gpu_rails.place(index, _text(bus.busId) if bus else None, sysfs))
     return [*found, *_peers(nvml, handles)]
 
 
 def _one_gpu(nvml: Any, index: int, handle: Any) -> Iterable[Finding]:
     name, ask = f"GPU {index}", _asker(nvml)
-    pci = ask(lambda: _text(nvml.nvmlDeviceGetPciInfo(handle).busId))
-    numa = _numa(pci) if isinstance(pci, str) else None
-    yield finding(name, "ok", f"{ask(lambda: _text(nvml.nvmlDeviceGetName(handle))) or 'unknown'} at {pci or 'unknown'}, "
-                  f"NUMA node {numa if numa is not None else 'unknown'}")  # fmt: skip
+    yield finding(name, "ok", ask(lambda: _text(nvml.nvmlDeviceGetName(handle))) or "a GPU without a name")
+    yield _domain(nvml, index, handle)
     mode = ask(lambda: nvml.nvmlDeviceGetPersistenceMode(handle))
     yield _state(
         f"{name} persistence", mode, nvml.NVML_FEATURE_ENABLED, "persistence mode", "sudo nvidia-smi -pm 1"
@@ -156,6 +152,18 @@ def _one_gpu(nvml: Any, index: int, handle: Any) -> Iterable[Finding]:
     status = "warn" if up and down else ("ok" if up else "skipped")
     yield finding(f"{name} NVLink", status, f"{up} links up, {down} down" if up or down else "no NVLink",
                   f"nvidia-smi nvlink -s -i {index}" if status == "warn" else "")  # fmt: skip
+
+
+def _domain(nvml: Any, index: int, handle: Any) -> Finding:
+    """Say which NVLink domain (several nodes on one NVSwitch fabric) the GPU belongs to."""
+    check, info = f"GPU {index} NVLink domain", nvml.c_nvmlGpuFabricInfo_t()
+    try:
+        nvml.nvmlDeviceGetGpuFabricInfo(handle, byref(info))
+    except nvml.NVMLError:
+        return finding(check, "skipped", "the driver knows no fabric: the domain is this node at most")
+    if info.state != _FABRIC_COMPLETED:
+        return finding(check, "ok", "no fabric beyond this node")
+    return finding(check, "ok", f"fabric {bytes(info.clusterUuid).hex()}, clique {info.cliqueId}")
 
 
 def _state(check: str, value: Any, good: Any, what: str, mend: str) -> Finding:
@@ -231,55 +239,6 @@ def _peers(nvml: Any, handles: list[Any]) -> list[Finding]:
     return [finding("peer access", "ok", f"all {len(handles)} GPUs reach each other")]
 
 
-def nics(sysfs: Path) -> list[Finding]:
-    """Say which InfiniBand or RoCE cards there are, on which NUMA node, and whether GPUDirect's module is loaded."""
-    folder = sysfs / "class" / "infiniband"
-    cards = sorted(folder.iterdir()) if folder.is_dir() else []
-    found = []
-    for card in cards:
-        state = _read(card / "ports" / "1" / "state") or "unknown"
-        rate, numa = (
-            _read(card / "ports" / "1" / "rate") or "unknown rate",
-            _read(card / "device" / "numa_node"),
-        )
-        status = "ok" if "ACTIVE" in state else "warn"
-        found.append(finding(f"rail {card.name}", status, f"{state}, {rate}, NUMA node {numa or 'unknown'}",
-                             "" if status == "ok" else f"ibstat {card.name}"))  # fmt: skip
-    if not cards:
-        return [
-            finding(
-                "rails",
-                "skipped",
-                "no InfiniBand or RoCE card: between nodes NCCL would use sockets or a plugin",
-            )
-        ]
-    direct = any((sysfs / "module" / m).is_dir() for m in ("nvidia_peermem", "nv_peer_mem"))
-    words = (
-        "nvidia_peermem is loaded" if direct else "nvidia_peermem is not loaded (DMA-BUF may serve instead)"
-    )
-    return [
-        *found,
-        finding(
-            "GPUDirect RDMA",
-            "ok" if direct else "warn",
-            words,
-            "" if direct else "sudo modprobe nvidia-peermem",
-        ),
-    ]
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None
-
-
-def _numa(bus: str) -> str | None:
-    short = re.sub(r"^0000", "", bus.lower()) if len(bus.split(":", maxsplit=1)[0]) == 8 else bus.lower()
-    return _read(Path("/sys/bus/pci/devices") / short / "numa_node")
-
-
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
@@ -293,8 +252,3 @@ def _asker(nvml: Any) -> Callable[[Callable[[], Any]], Any]:
             return None
 
     return ask
-
-
-def available() -> bool:
-    """Say whether this node has a GPU or the tools that talk to one."""
-    return bool(nccl_presence.gpus()) or shutil.which("nvidia-smi") is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 from collbench.backends import nccl_presence, nccl_text
 from collbench.backends.nccl_model import call_s
-from collbench.backends.nccl_plan import NcclPlan, make_plan, of_repetition
+from collbench.backends.nccl_plan import NcclPlan, forwarded, make_plan, of_repetition
 from collbench.errors import UnansweredError, UsageError
 from collbench.processes import MARKER, Job, new_marker
 from collbench.profile import Profile
@@ -91,7 +91,8 @@ def _command(plan: NcclPlan, ranks: int, options: RunOptions, plan_file: Path) -
         raise UsageError(
             f"launcher {template!r}: {error} is no field of it: use {', '.join(fields)}"
         ) from None
-    return [*front, *options.launcher_args, *program]
+    own = [f"{name}={value}" for name, value in sorted(forwarded(os.environ).items())]
+    return [*front, *options.launcher_args, *(("env", *own) if own else ()), *program]
 
 
 class _Run:
@@ -102,7 +103,7 @@ class _Run:
     ) -> None:
         self._plan, self._options, self._writer, self._folder = plan, options, writer, folder
         self._budget_s = profile.budget_s
-        self._started = time.monotonic()
+        self._started, self._cells = time.monotonic(), 0
         self._number, self._done, self._evidence = 0, set[tuple[int, Case]](), dict[str, Any]()
 
     def all(self) -> None:
@@ -117,7 +118,7 @@ class _Run:
                 self._take()
             for repetition in range(self._plan.launches):
                 self._complete(of_repetition(self._plan, repetition, self._options.seed), ranks, repetition)
-        if not self._done:
+        if not self._cells:
             raise UnansweredError(
                 f"NCCL measured nothing: see the failed and skipped lines in {self._writer.path}"
             )
@@ -193,9 +194,10 @@ class _Run:
     def _take(self) -> None:
         """Read what the run file holds: finished cases, launch numbers, proofs."""
         repetition: dict[int, int] = {}
-        path = self._writer.path
+        path, self._cells = self._writer.path, 0
         for line in parse_lines(path.read_bytes(), path)[0]:
             kind = line["kind"]
+            self._cells += kind == "cell"
             if kind == "launch":
                 repetition[line["launch"]] = line.get("repetition", 0)
             elif kind == "proof":

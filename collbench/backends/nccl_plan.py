@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from collbench.algorithms import Version, algorithms
@@ -11,7 +11,6 @@ from collbench.backends.nccl_model import Hardware, buffer_bytes, call_s, cannot
 from collbench.backends.nccl_request import Request, read_request
 from collbench.collectives import COLLECTIVES, round_nbytes
 from collbench.errors import UsageError, unknown_name
-
 from collbench.profile import Profile, Sweep
 from collbench.records import ITEMSIZE, Case, Cell, Params
 from collbench.request import RunOptions
@@ -21,6 +20,7 @@ from collbench.words import split_params
 COMPOSED = ("reduce_scatter_allgather", "hierarchical_sharded")
 """collbench's own allreduce over NCCL's calls (provider ``portable``): reduce-scatter then all-gather; the same inside
 the node around one allreduce for each rail. They need application code: no table can select them."""
+_FORWARDED = ("NCCL_", "RCCL_", "UCX_", "FI_", "COLLBENCH_NCCL_TABLE")
 WORDS = ("default", "library", "portable", "all")
 WARMUP, ITERATIONS, BLOCK_TARGET_S = 5, 20, 0.05
 
@@ -218,6 +218,11 @@ def process_environment(case: Case) -> dict[str, str]:
     channels = setting(case)[2]
     own = {} if channels is None else {"NCCL_MIN_CTAS": str(channels), "NCCL_MAX_CTAS": str(channels)}
     return {**environment(case), **own}
+
+
+def forwarded(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's own settings that ranks on other nodes need: launchers forward few variables by themselves."""
+    return {n: v for n, v in environ.items() if n.startswith(_FORWARDED)}
 
 
 def iterations(case: Case, hardware: Hardware, fixed: int | None) -> int:

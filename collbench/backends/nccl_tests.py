@@ -4,9 +4,7 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ from typing import Any, NoReturn
 from collbench.backends import nccl_text
 from collbench.backends.nccl_model import call_s
 from collbench.backends.nccl_plan import NcclPlan, make_plan
-from collbench.backends.nccl_tests_command import REDUCTION, Batch, Tool, command, read_tool
+from collbench.backends.nccl_tests_command import REDUCTION, Batch, Tool, command, knows_json, read_tool
 from collbench.backends.nccl_tests_plan import batches, prove, read_output, refusal, without
 from collbench.errors import UnansweredError
 from collbench.importers.model import Row, Table
@@ -45,17 +43,26 @@ class Backend:
         lines = [shlex.join(command(tool, batch, marker={})) for batch in first]
         return nccl_text.plan(plan, options, external=True, commands=lines)
 
+    def check(self, profile: Profile, options: RunOptions) -> None:
+        """Say what is missing before a run file is made.
+
+        Raises:
+            UnansweredError: no binaries.
+        """
+        tool = _tool(profile, options)
+        for name in sorted({g[0].cell.collective for g in make_plan(profile, options, external=True).groups}):
+            tool.binary(name)
+
     def execute(self, profile: Profile, options: RunOptions, writer: RunWriter) -> None:
         """Measure, and append to the run file; what it already holds is not measured again.
 
         Raises:
             UnansweredError: no binaries, or nothing could be measured.
         """
-        tool = _tool(profile, options)
-        plan = make_plan(profile, options, external=True)
-        for name in sorted({g[0].cell.collective for g in plan.groups}):
-            tool.binary(name)
-        run = _Run(tool, plan, profile, options, writer)
+        self.check(profile, options)
+        run = _Run(
+            _tool(profile, options), make_plan(profile, options, external=True), profile, options, writer
+        )
         with _terminated_as_interrupt():
             run.all()
 
@@ -91,7 +98,7 @@ class _Run:
         self._started = time.monotonic()
         self._proofs: _Proofs = {}
         self._refused: dict[tuple[Any, ...], str] = {}
-        self._json = _knows_json(tool.binary(plan.groups[0][0].cell.collective))
+        self._json = knows_json(tool.binary(plan.groups[0][0].cell.collective))
         self._number, self._done = _state(writer.path)
         self._cells = len(self._done)
 
@@ -286,17 +293,3 @@ def _state(path: Path) -> tuple[int, set[tuple[int, Case]]]:
         elif line["kind"] in ("cell", "failed"):
             done.add((repetition.get(line["launch"], 0), _bare(Case.from_json(line["case"]))))
     return max(repetition, default=-1) + 1, done
-
-
-def _knows_json(binary: Path) -> bool:
-    """Say whether this build of the tool has ``-J``."""
-    if shutil.which(str(binary)) is None:
-        return False
-    try:
-        shown = subprocess.run(
-            [binary, "-h"], capture_output=True, text=True, errors="replace", timeout=60, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return bool(re.search(r"(^|\W)-J\b", shown.stdout + shown.stderr))

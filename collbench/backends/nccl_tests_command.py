@@ -1,13 +1,16 @@
 """Command lines of nccl-tests and rccl-tests: one process for each setting and geometric run of sizes."""
 
 import os
+import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collbench.backends.nccl_plan import WARMUP, process_environment
+from collbench.backends.nccl_plan import WARMUP, forwarded, process_environment
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UnansweredError, UsageError, unknown_name
 from collbench.records import Case
@@ -165,7 +168,8 @@ def command(
     """
     cell = batch.case.cell
     per_node = cell.ranks_per_node or cell.ranks
-    planned = {**batch.environment(), **(PROOF if proof else {}), **marker}
+    own = forwarded(os.environ) if tool.launcher else {}
+    planned = {**own, **batch.environment(), **(PROOF if proof else {}), **marker}
     if not tool.launcher and per_node < cell.ranks:
         raise UsageError(
             f"{cell.ranks} ranks on {-(-cell.ranks // per_node)} nodes need a launcher: give --launcher, for example "
@@ -181,3 +185,17 @@ def command(
         ) from None
     variables = [f"{name}={value}" for name, value in sorted(planned.items())]
     return [*front, "env", *variables, *program(tool, batch, proof=proof, json_file=json_file)]
+
+
+def knows_json(binary: Path) -> bool:
+    """Say whether this build of the tool has ``-J``."""
+    if shutil.which(str(binary)) is None:
+        return False
+    try:
+        shown = subprocess.run(
+            [binary, "-h"], capture_output=True, text=True, errors="replace", timeout=60, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return bool(re.search(r"(^|\W)-J\b", shown.stdout + shown.stderr))

@@ -182,6 +182,14 @@ def test_a_launcher_gets_the_variables_on_the_far_side(run):
     assert {c["evidence"]["status"] for c in found.cells} == {"proven"}
 
 
+def test_the_users_own_settings_go_with_a_launcher(run, tmp_path, cli, monkeypatch):
+    """The default is the user's untouched stack on every node, not only on the first."""
+    run(ranks=16, tool='launcher = "env STANDIN_RANKS={ranks}"', sizes="1K", algorithms='["ring"]')
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
+    shown = cli("run", str(tmp_path / "standin.toml"), "--dry-run").stdout
+    assert "env STANDIN_RANKS=16 env NCCL_ALGO=Ring NCCL_PROTO=LL NCCL_SOCKET_IFNAME=eth7 " in shown
+
+
 def test_too_few_ranks_are_no_measurement(run):
     """A launcher that starts fewer ranks than asked for yields failed cells only, exit 3."""
     status, found = run(

@@ -50,3 +50,23 @@ def test_another_number_of_ranks_is_refused(tmp_path):
     done = _start(tmp_path, 3, 2)
     assert done.returncode == EXIT_UNUSABLE
     assert "2 ranks came up where 3 were asked for" in done.stderr
+
+
+def test_ranks_that_mpi_started_agree_through_mpi(launch):
+    """The same agreement as over sockets: rank 0's bytes, the maximum, and a rank on the node."""
+    done = launch(
+        3,
+        """
+        import numpy as np
+        from collbench.backends.nccl_control import MpiControl, connect
+        control = connect()
+        assert isinstance(control, MpiControl)
+        shared = control.share(b"abc" if control.rank == 0 else b"")
+        most = control.maximum(np.array([control.rank, -control.rank], float)).tolist()
+        control.barrier()
+        print("agreed", shared == b"abc", most == [2.0, 0.0], 0 <= control.local_rank < 3, flush=True)
+        control.close()
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("agreed True True True") == 3

@@ -1,14 +1,28 @@
 """What doctor says about GPUs, from answers as the driver's library gives them."""
 
+import ctypes
 from types import SimpleNamespace
 
 import pytest
 
-from collbench.backends import gpu
+from collbench.backends import gpu, gpu_rails
 
 
 class NVMLError(Exception):
     pass
+
+
+class FabricInfo(ctypes.Structure):
+    _fields_ = (("clusterUuid", ctypes.c_ubyte * 16), ("status", ctypes.c_uint), ("cliqueId", ctypes.c_uint),
+                ("state", ctypes.c_uint))  # fmt: skip
+
+
+def _no_fabric(_handle, _info):
+    raise NVMLError("Not Supported")
+
+
+def _fabric(_handle, info):
+    info._obj.state, info._obj.cliqueId = 3, 7
 
 
 def _nvml(**change):
@@ -25,6 +39,7 @@ def _nvml(**change):
         "nvmlClocksThrottleReasonHwSlowdown": 8, "nvmlClocksThrottleReasonSwThermalSlowdown": 32,
         "nvmlClocksThrottleReasonHwThermalSlowdown": 64, "nvmlClocksThrottleReasonHwPowerBrakeSlowdown": 128,
         "NVML_NVLINK_MAX_LINKS": 18, "nvmlDeviceGetNvLinkState": lambda _h, _n: 1,
+        "c_nvmlGpuFabricInfo_t": FabricInfo, "nvmlDeviceGetGpuFabricInfo": _fabric,
         "nvmlDeviceGetP2PStatus": lambda _a, _b, _i: 0, "NVML_P2P_CAPS_INDEX_READ": 0, "NVML_P2P_STATUS_OK": 0,
     }  # fmt: skip
     return SimpleNamespace(**{**base, **change})
@@ -63,6 +78,9 @@ def _refuse(*_):
         ({"nvmlDeviceGetP2PStatus": lambda *_: 5}, "peer access", "warn", "0–1", "topo -p2p"),
         ({"nvmlDeviceGetPersistenceMode": _refuse}, "GPU 0 persistence", "skipped", "cannot be asked", ""),
         ({"nvmlDeviceGetClockInfo": _refuse}, "GPU 0 clocks", "skipped", "cannot be asked", ""),
+        ({"nvmlDeviceGetGpuFabricInfo": _no_fabric}, "GPU 0 NVLink domain", "skipped", "this node at most", ""),
+        ({}, "GPU 0 NVLink domain", "ok", "clique 7", ""),
+        ({}, "rank 1 on its node", "ok", "GPU 1 at 00000000:01:00.0", ""),
         ({"nvmlInit": _refuse}, "GPUs", "skipped", "does not answer", ""),
         ({"nvmlDeviceGetCount": lambda: 0}, "GPUs", "fail", "no GPU", "nvidia-smi -L"),
     ],
@@ -101,11 +119,15 @@ def test_rails_are_read_from_the_kernel(tmp_path):
     (card / "ports" / "1" / "state").write_text("4: ACTIVE\n")
     (card / "ports" / "1" / "rate").write_text("400 Gb/sec (4X NDR)\n")
     (card / "device" / "numa_node").write_text("1\n")
-    found = gpu.nics(tmp_path)
+    device = tmp_path / "bus" / "pci" / "devices" / "0000:0a:00.0"
+    device.mkdir(parents=True)
+    (device / "numa_node").write_text("1\n")
+    assert "NUMA node 1, cards there: mlx5_0" in gpu_rails.place(3, "00000000:0A:00.0", tmp_path)["detail"]
+    found = gpu_rails.rails(tmp_path)
     assert _find(found, "rail mlx5_0")["detail"] == "4: ACTIVE, 400 Gb/sec (4X NDR), NUMA node 1"
     assert _find(found, "GPUDirect RDMA")["status"] == "warn"
     (tmp_path / "module" / "nvidia_peermem").mkdir(parents=True)
-    assert _find(gpu.nics(tmp_path), "GPUDirect RDMA")["status"] == "ok"
+    assert _find(gpu_rails.rails(tmp_path), "GPUDirect RDMA")["status"] == "ok"
 
 
 def test_a_file_that_is_no_nccl_is_refused(tmp_path):

@@ -133,3 +133,15 @@ def test_without_a_gpu_a_rank_ends_with_a_sentence():
 
     with pytest.raises(Exception, match=r"(?i)cuda|driver|libcuda"):
         nccl_bind.Gpu(0)
+
+
+@pytest.mark.skipif(find_spec("pynvml") is None, reason="nvidia-ml-py is not installed")
+def test_everything_that_doctor_asks_the_driver_exists():
+    """Functions, constants and structures of nvidia-ml-py."""
+    import pynvml
+
+    tree = ast.parse(SOURCE.with_name("gpu.py").read_text())
+    asked = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+             and n.value.id == "nvml"}  # fmt: skip
+    assert len(asked) > 20
+    assert not [name for name in asked if not hasattr(pynvml, name)]
