@@ -17,7 +17,6 @@ from collbench.mpi import calls
 from collbench.mpi.timed import block
 from collbench.portable import run
 from collbench.portable.catalogue import every_algorithm
-from collbench.portable.schedule import ShapeError
 from collbench.portable.topology import node_of
 from collbench.records import ITEMSIZE, Case, Cell
 
@@ -89,6 +88,8 @@ def compare(comm, case, root, nodes):
 def agrees(collective, algorithm, data):
     """One random case."""
     ranks = data.draw(st.integers(1, WORLD.Get_size()))
+    if algorithm == "neighbor_exchange":  # exists for even counts only
+        ranks = max(2, ranks // 2 * 2)
     row = COLLECTIVES[collective]
     dtype = data.draw(st.sampled_from(run.TYPES))
     op = data.draw(st.sampled_from(run.OPERATORS)) if row.reduces else None
@@ -108,12 +109,9 @@ def agrees(collective, algorithm, data):
     )
     wrong = ""
     if ranks > RANK:
-        try:
-            wrong = compare(MEMBERS[ranks], case, root, nodes)
-            done["compared"] += RANK == 0 and nbytes > 0
-            done["names"].add((collective, algorithm))
-        except ShapeError as error:
-            wrong = "" if "even number" in str(error) else str(error)
+        wrong = compare(MEMBERS[ranks], case, root, nodes)
+        done["compared"] += RANK == 0 and nbytes > 0
+        done["names"].add((collective, algorithm))
     everyone = [w for w in WORLD.allgather(wrong) if w]
     assert not everyone, f"{case} root {root} nodes {nodes}: {everyone[0]}"
 
