@@ -17,7 +17,7 @@ from rich.console import Console
 from collbench import __version__, ab, launchers, launching, profile, results
 from collbench.cli import options as opt
 from collbench.cli.compare import make_rules, present, rule_options, within
-from collbench.errors import UsageError
+from collbench.errors import InterruptedRunError, UsageError
 from collbench.installation import Installation
 from collbench.mpi import probe
 from collbench.pairing import usable
@@ -237,7 +237,13 @@ def _measure(job: Job, stage: Plan) -> None:
         work = ab.AbRunner(stage, job.options, base, job.path, observer, first_launch=_next_launch(job.path),
                            probe=probe.probe, installations=job.installations)  # fmt: skip
         work.setups = {v.name: v.setup for v in job.variants if v.setup}
-        work.run()
+        try:
+            work.run()
+        except InterruptedRunError:
+            raise InterruptedRunError(
+                f"interrupted: what was measured is kept, judge it with 'collbench compare {job.path} --by variant'; "
+                "a comparison cannot go on later, the machine would not be the same"
+            ) from None
 
 
 def _next_launch(path: Path) -> int:

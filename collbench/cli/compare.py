@@ -134,7 +134,11 @@ def within(
     if collectives:
         run = replace(run, cells=[c for c in run.cells if c["case"]["collective"] in collectives],
                       failed=[c for c in run.failed if c["case"]["collective"] in collectives])  # fmt: skip
-    names = sides.key_names(by="algorithm" if by == "algorithm" else None)
+    libraries = {(line.get("library") or {}).get("name") for line in run.launches.values()}
+    # variants of two libraries are compared by what was asked for, whoever serves it
+    names = sides.key_names(
+        by="algorithm" if by == "algorithm" else "library" if len(libraries) > 1 else None
+    )
     if by == "algorithm":
         pairs = sides.of_algorithms(run, against or "default", names)
         return [comparing.compare(b, n, names, rules, who=n.label) for b, n in pairs]

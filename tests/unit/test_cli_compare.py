@@ -178,6 +178,21 @@ def test_a_run_without_variants_says_so(cli, runs):
     assert "collbench ab" in shown.stderr
 
 
+def test_variants_of_two_libraries_are_compared(cli, write_run, lines):
+    """ab --b-mpi: the defaults of both libraries are one cell, their difference stands beside it."""
+    out = []
+    for number in range(16):
+        variant, name = (("A", "openmpi"), ("B", "mpich"))[number % 2]
+        library = {"name": name, "version": "5.0.1", "string": name}
+        out.append(lines.launch(number, 2, variant=variant, repetition=number // 2, library=library))
+        time_us = (10.0 if variant == "A" else 8.0) * (1 + number / 1000)
+        out.append(lines.cell(number, "bcast", 2, 8, "default", [time_us], provider=name))
+    path = write_run(out, "ab", ab={"pairs": 8, "variants": ["A", "B"], "self_test": False})
+    found = json.loads(cli("compare", path, "--by", "variant", "--json").stdout)
+    assert [(c["verdict"], c["paired"], c["launches"]) for c in found["cells"]] == [("faster", True, 8)]
+    assert {"field": "library.name", "base": "openmpi", "new": "mpich"} in found["differences"]
+
+
 def test_cell_names_say_what_is_unusual():
     """Several nodes, parameters and other forms are part of a cell's name."""
     usual = (
