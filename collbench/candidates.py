@@ -122,14 +122,15 @@ def _choices(rows: pd.DataFrame) -> tuple[Ints, list[Choice]]:
     # groupby(sort=False) numbers groups in order of first appearance, as ``ngroup`` does.
     codes = grouped.ngroup().to_numpy(np.int64)
     first = rows.assign(_code=codes).drop_duplicates("_code").sort_values("_code")
-    found = [
-        Choice(str(r.algorithm), None if pd.isna(r.component) else str(r.component), _params(r.params))
-        for r in first.itertuples()
-    ]
+    found = [Choice(str(r.algorithm), _text(r.component), _params(r.params)) for r in first.itertuples()]
     order = sorted(range(len(found)), key=lambda i: found[i].weight)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return rank[codes], [found[i] for i in order]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _params(text: Any) -> Params:

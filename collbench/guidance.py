@@ -211,7 +211,7 @@ def _uses(one: Series, library: str) -> list[Use]:
         if not rows.any():
             continue
         losses = pool.losses(one.log_time[rows])
-        complete = np.isfinite(losses).all(axis=0)
+        complete = np.asarray(np.isfinite(losses).all(axis=0))
         if not complete.any():
             continue
         mean = np.where(complete, np.where(np.isfinite(losses), losses, 0.0).mean(axis=0), np.inf)

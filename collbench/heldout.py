@@ -113,7 +113,7 @@ def rank_counts(series: Sequence[Series], provider: str) -> list[Quality]:
         aligned = pool.align(group)
         for index, ranks in enumerate(aligned.ranks):
             rest, actual = aligned.without(index), pool.losses(aligned.log_time[index])
-            known = ~np.isnan(actual).all(axis=1) & ~np.isnan(rest.log_time).all(axis=(0, 2))
+            known = np.asarray(~np.isnan(actual).all(axis=1) & ~np.isnan(rest.log_time).all(axis=(0, 2)))
             for name, score in methods.items():
                 losses[name] += _apply(score(rest, int(ranks)), actual, aligned.default, known)
             bound += _bound(rest, actual, known)
@@ -163,7 +163,7 @@ def _only(member: Callable[[str, str], bool]) -> Score:
 
 def _bound(rest: Pool, actual: Floats, known: npt.NDArray[np.bool_]) -> list[float]:
     loss = pool.losses(rest.log_time)
-    winners = (loss <= 0).any(axis=(0, 1))
+    winners = np.asarray((loss <= 0).any(axis=(0, 1)))
     best = np.min(np.where(winners[None, :] & np.isfinite(actual), actual, np.inf), axis=1)
     return [float(v) for v in best[known & np.isfinite(best)]]
 

@@ -58,7 +58,7 @@ def align(series: Sequence[Series]) -> Pool:
     times = np.full((len(ordered), len(sizes), len(choices)), np.nan)
     for number, one in enumerate(ordered):
         rows = np.searchsorted(sizes, one.sizes)
-        columns = [choices.index(c) for c in one.choices]
+        columns = np.array([choices.index(c) for c in one.choices], np.int64)
         times[number][np.ix_(rows, columns)] = one.log_time
     return Pool(
         ordered[0].collective, np.array([s.ranks for s in ordered], np.int64), sizes, tuple(choices), times
@@ -99,5 +99,5 @@ def expected_loss(pool: Pool, ranks: int) -> Floats:
     mean = (weights[:, :, None] * filled).sum(axis=0) / total[:, None]
     padded = np.concatenate([mean[:1], mean, mean[-1:]])
     smooth = (mean + NEIGHBOUR * (padded[:-2] + padded[2:])) / (1 + 2 * NEIGHBOUR)
-    unseen = np.isnan(pool.log_time).all(axis=0) | ~seen.any(axis=0)[:, None]
+    unseen = np.isnan(pool.log_time).all(axis=0) | ~np.any(seen, axis=0, keepdims=True).T
     return np.where(unseen, np.inf, smooth)

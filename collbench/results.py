@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,6 +121,20 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
+_REPEATED = ("kind", "rank_reduction", "sync", "timer")
+_REPEATED_IN_CASE = ("collective", "dtype", "op", "memory", "provider", "algorithm")
+
+
+def _share_words(line: dict[str, Any]) -> None:
+    """Let equal words of all lines be one object: a long run repeats a dozen of them in each cell."""
+    for part, keys in ((line, _REPEATED), (line.get("case"), _REPEATED_IN_CASE)):
+        if isinstance(part, dict):
+            for key in keys:
+                value = part.get(key)
+                if type(value) is str:
+                    part[key] = sys.intern(value)
+
+
 def read(path: Path) -> Run:
     """Read one run file.
 
@@ -141,6 +156,7 @@ def read(path: Path) -> Run:
         elif kind == "launch_end":
             launches.setdefault(int(line["launch"]), {})["probe_after"] = line.get("probe")
         elif kind in kinds:
+            _share_words(line)
             kinds[kind].append(line)
     return Run(
         path,

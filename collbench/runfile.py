@@ -6,9 +6,11 @@ Schema history:
 
 import contextlib
 import errno
+import io
 import json
 import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +85,14 @@ class RunWriter:
         self.close()
 
 
-def _parsed(rows: list[bytes]) -> Iterator[tuple[int, Any, str]]:
+def _parsed(data: bytes) -> Iterator[tuple[int, Any, str]]:
     """Yield (line number, parsed line, what is wrong with it) for each line that is not empty.
 
     Lines are parsed many at a time, so that their keys are shared in memory; a chunk with a bad line goes one by one.
     """
-    for start in range(0, len(rows), CHUNK):
-        numbered = [(start + i, raw) for i, raw in enumerate(rows[start : start + CHUNK], 1) if raw.strip()]
+    rows = enumerate(io.BytesIO(data), start=1)
+    while chunk := list(islice(rows, CHUNK)):
+        numbered = [(number, raw) for number, raw in chunk if raw.strip()]
         try:
             parsed = json.loads(b"[" + b",".join(raw for _, raw in numbered) + b"]")
         except (ValueError, RecursionError):
@@ -101,7 +104,7 @@ def _parsed(rows: list[bytes]) -> Iterator[tuple[int, Any, str]]:
             try:
                 yield number, json.loads(raw), ""
             except (ValueError, RecursionError):
-                yield number, None, "cut off" if number == len(rows) else "not JSON"
+                yield number, None, "not JSON" if raw.endswith(b"\n") else "cut off"
 
 
 def parse_lines(data: bytes, path: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -114,8 +117,7 @@ def parse_lines(data: bytes, path: Path) -> tuple[list[dict[str, Any]], list[str
     """
     lines: list[dict[str, Any]] = []
     remarks: list[str] = []
-    rows = data.split(b"\n")
-    for number, line, remark in _parsed(rows):
+    for number, line, remark in _parsed(data):
         if remark:
             remarks.append(f"{path}: line {number} is {remark} and was left out")
         elif isinstance(line, dict) and isinstance(line.get("kind"), str):

@@ -54,7 +54,9 @@ def screen(
         UnansweredError: no row is left.
     """
     chosen = provider or main_provider(frame)
-    rows = frame[frame["provider"] == chosen]
+    frame = frame.reset_index(drop=True)
+    own = (frame["provider"] == chosen).to_numpy()
+    rows = frame if own.all() else frame[own]
     exclusions: list[str] = []
     rows = _without_mislabelled(rows, exclusions)
     rows = _without_failed(rows, failed, chosen, exclusions)
@@ -63,11 +65,12 @@ def screen(
         exclusions.append(f"{int((~valid).sum())} row(s) without a positive time")
         rows = rows[valid]
     rows = _majority(rows, METHOD, exclusions)
-    parts = [
-        _majority(part, CONTEXT, exclusions, f"{name}: ")
-        for name, part in rows.groupby("collective", sort=True)
-    ]
-    rows = pd.concat(parts) if parts else rows
+    parts = {
+        name: _majority(rows.loc[index, [*CONTEXT, "nbytes"]], CONTEXT, exclusions, f"{name}: ")
+        for name, index in rows.groupby("collective", sort=True).groups.items()
+    }
+    if sum(map(len, parts.values())) < len(rows):
+        rows = rows.loc[np.concatenate([part.index.to_numpy() for part in parts.values()])]
     if rows.empty:
         raise UnansweredError(
             f"nothing to decide for provider {chosen!r}: no measured row is left"
@@ -99,7 +102,7 @@ def _without_mislabelled(rows: pd.DataFrame, exclusions: list[str]) -> pd.DataFr
         exclusions.append(
             f"{name} {algorithm}: {len(part)} row(s) where {ran} was shown to run instead (mislabelled)"
         )
-    return rows[~bad]
+    return rows[~bad] if bad.any() else rows
 
 
 def _without_failed(
@@ -133,7 +136,7 @@ def _failed_key(case: Case) -> tuple[Any, ...]:
 def _case(record: Mapping[Any, Any]) -> Case:
     flat = {k: (None if isinstance(v, float) and np.isnan(v) else v) for k, v in record.items()}
     flat["ranks_per_node"] = None if flat["ranks_per_node"] is None else int(flat["ranks_per_node"])
-    flat["params"] = json.loads(flat["params"])
+    flat["params"] = json.loads(str(flat["params"]))
     return Case.from_json(flat)
 
 
@@ -159,7 +162,8 @@ def _majority(
             if _word(other[c].iloc[0]) != _word(first[c].iloc[0])
         ]
         exclusions.append(f"{about}{counts[code]} row(s) of another context ({', '.join(differs)})")
-    return rows[codes == kept]
+    majority: pd.DataFrame = rows[codes == kept]
+    return majority
 
 
 def _word(value: Any) -> str:
