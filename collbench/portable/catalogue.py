@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from collbench.algorithms import find
-from collbench.collectives import COLLECTIVES, collective
+from collbench.collectives import COLLECTIVES, Collective, collective
 from collbench.errors import unknown_name
 from collbench.portable.schedule import INPUT, OUTPUT, Schedule, ShapeError
 from collbench.portable.shape import Built, Shape
@@ -56,16 +56,8 @@ def schedule(
         UsageError: no such collective, algorithm or parameter.
         ShapeError: the algorithm does not exist for this shape; the message is the reason.
     """
-    row = collective(collective_name)
-    name = ALIASES.get(algorithm, algorithm)
-    builders = BUILDERS[row.name]
-    if name not in builders:
-        raise unknown_name(f"portable {row.name} algorithm", algorithm, builders)
-    if not 0 <= root < ranks or (node_of is not None and len(node_of) != ranks):
-        raise ShapeError(f"root {root} or a node list of {len(node_of or ())} do not fit {ranks} ranks")
-    unit = itemsize * ranks if row.per_rank else itemsize
-    if nbytes % unit or nbytes < 0:
-        raise ShapeError(f"{row.name} of {nbytes} B is no whole number of {unit} B on {ranks} ranks")
+    row, name = _named(collective_name, algorithm)
+    _fits(row, ranks, nbytes, itemsize, root, node_of)
     shape = Shape(
         ranks=ranks,
         elements=nbytes // itemsize,
@@ -75,13 +67,33 @@ def schedule(
         nodes=tuple(node_of) if node_of is not None else (0,) * ranks,
         params=_params(row.name, name, dict(params or {})),
     )
-    built: Built = builders[name](shape)
+    built: Built = BUILDERS[row.name][name](shape)
     return Schedule(
         row.name, name, ranks, nbytes, itemsize,
         built.starts.astype(np.int64), built.sizes.astype(np.int64), built.phases,
         root=shape.root, in_place=in_place, keep_empty=row.name in ("barrier", "sendrecv"),
         own_block=frozenset({OWN_BLOCK[row.name]}) if row.name in OWN_BLOCK else frozenset(),
     )  # fmt: skip
+
+
+def _named(collective_name: str, algorithm: str) -> tuple[Collective, str]:
+    """Return the collective's row and the algorithm's own name."""
+    row = collective(collective_name)
+    name = ALIASES.get(algorithm, algorithm)
+    if name not in BUILDERS[row.name]:
+        raise unknown_name(f"portable {row.name} algorithm", algorithm, BUILDERS[row.name])
+    return row, name
+
+
+def _fits(
+    row: Collective, ranks: int, nbytes: int, itemsize: int, root: int, nodes: Sequence[int] | None
+) -> None:
+    """Refuse a root, nodes or a size that do not fit the ranks."""
+    if not 0 <= root < ranks or (nodes is not None and len(nodes) != ranks):
+        raise ShapeError(f"root {root} or a node list of {len(nodes or ())} do not fit {ranks} ranks")
+    unit = itemsize * ranks if row.per_rank else itemsize
+    if nbytes % unit or nbytes < 0:
+        raise ShapeError(f"{row.name} of {nbytes} B is no whole number of {unit} B on {ranks} ranks")
 
 
 def _params(name: str, algorithm: str, given: Mapping[str, int | str]) -> dict[str, int | str]:

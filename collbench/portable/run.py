@@ -15,7 +15,7 @@ from collbench.mpi.buffers import Array, Buffers
 from collbench.mpi.calls import datatype, function_address, handle, sizes
 from collbench.portable import program, sendrecv
 from collbench.portable.catalogue import schedule
-from collbench.portable.schedule import Schedule, ShapeError
+from collbench.portable.schedule import Rows, Schedule, ShapeError
 from collbench.records import ITEMSIZE, Case
 
 __all__ = ["Prepared", "available", "prepare", "schedule"]
@@ -112,14 +112,7 @@ def prepare(
     if rows.nbytes.max(initial=0) // plan.itemsize > _INT_MAX:
         raise UnansweredError(f"a message of {rows.nbytes.max()} B has more elements than an MPI count holds")
     buffers = Buffers(*sizes(case, rank=rank, size=size, root=root), cell.dtype)
-    need = program.needs(plan, rows, rank)
-    scratch = mmap.mmap(-1, max(program.scratch_bytes(need), mmap.PAGESIZE))
-    memory = np.frombuffer(scratch, dtype=np.uint8)
-    memory.fill(0)
-    where = program.layout(
-        plan, rank, need, buffers.send.ctypes.data, buffers.recv.ctypes.data, memory.ctypes.data
-    )
-    ops = program.program(plan, rows, rank, where)
+    ops, memory = _operations(plan, rows, rank, buffers)
     state, keep = _state(MPI, _private(MPI, comm), datatype(MPI, cell.dtype), ops, kind, plan.itemsize)
     params = dict(case.params)
     pair = cell.collective == "sendrecv"
@@ -133,6 +126,18 @@ def prepare(
         messages=sendrecv.messages(plan.algorithm, cell.nbytes, params) if pair else 1,
         keepalive=(state, *keep, memory, buffers),
     )
+
+
+def _operations(
+    plan: Schedule, rows: Rows, rank: int, buffers: Buffers
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Return a rank's operations and the scratch memory that they use, every page touched."""
+    need = program.needs(plan, rows, rank)
+    memory = np.frombuffer(mmap.mmap(-1, max(program.scratch_bytes(need), mmap.PAGESIZE)), dtype=np.uint8)
+    memory.fill(0)
+    send, recv = buffers.send.ctypes.data, buffers.recv.ctypes.data
+    where = program.layout(plan, rank, need, send, recv, memory.ctypes.data)
+    return program.program(plan, rows, rank, where), memory
 
 
 def _kind(case: Case) -> int:
