@@ -112,7 +112,8 @@ def build(frame: pd.DataFrame) -> list[Series]:
     entries = _entries(table, rows["blocks_s"].tolist(), choices[1])
     heads = rows.iloc[table.groupby("series")["row"].first().to_numpy()]
     built = [
-        _series(heads.iloc[number], part, choices[1]) for number, part in entries.groupby("series", sort=True)
+        _series(heads.iloc[number], part, choices[1])
+        for number, (_, part) in enumerate(entries.groupby("series", sort=True))
     ]
     return sorted(built, key=lambda s: s.key)
 

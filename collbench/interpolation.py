@@ -34,6 +34,10 @@ class Trust:
     cells: int
 
 
+UNSUPPORTED = 10.0
+"""Half-width of a log gain that no interval ever excludes zero with."""
+
+
 def trust(aligned: Pool) -> Trust:
     """Return how well ``pool.expected_loss`` predicts each measured rank count from the others."""
     errors: list[float] = []
@@ -90,7 +94,10 @@ def series_for(aligned: Pool, span: Span, provider: str, error: float) -> Series
     time = time[rows]
     default = aligned.default
     gain = np.full(time.shape, np.nan) if default is None else time[:, [default]] - time
-    half = np.full(time.shape, error)
+    # What neither neighbour shows to be faster than the default is not inferred between them.
+    below = int(np.searchsorted(aligned.ranks, span[0])) - 1
+    doubtful = np.asarray(aligned.doubtful[below : below + 2].all(axis=0))
+    half = np.where(doubtful[rows], UNSUPPORTED, error)
     if default is not None:
         half[:, default] = 0.0
     return Series(

@@ -1,7 +1,7 @@
 """Series of one collective over rank counts, aligned; what they say about a rank count that was not measured."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ class Pool:
         sizes: shape (m,), the union of sizes.
         choices: the k columns, simplest first.
         log_time: shape (q, m, k); NaN where not measured.
+        doubtful: shape (q, m, k): measured beside the default and not faster beyond noise.
     """
 
     collective: str
@@ -38,6 +39,7 @@ class Pool:
     sizes: Ints
     choices: tuple[Choice, ...]
     log_time: Floats
+    doubtful: npt.NDArray[np.bool_]
 
     @property
     def default(self) -> int | None:
@@ -47,7 +49,9 @@ class Pool:
     def without(self, index: int) -> "Pool":
         """Return the pool without one rank count."""
         keep = np.arange(len(self.ranks)) != index
-        return Pool(self.collective, self.ranks[keep], self.sizes, self.choices, self.log_time[keep])
+        return replace(
+            self, ranks=self.ranks[keep], log_time=self.log_time[keep], doubtful=self.doubtful[keep]
+        )
 
 
 def align(series: Sequence[Series]) -> Pool:
@@ -56,12 +60,19 @@ def align(series: Sequence[Series]) -> Pool:
     sizes = np.unique(np.concatenate([one.sizes for one in series]))
     ordered = sorted(series, key=lambda s: s.ranks)
     times = np.full((len(ordered), len(sizes), len(choices)), np.nan)
+    doubtful = np.zeros(times.shape, np.bool_)
     for number, one in enumerate(ordered):
         rows = np.searchsorted(sizes, one.sizes)
         columns = np.array([choices.index(c) for c in one.choices], np.int64)
         times[number][np.ix_(rows, columns)] = one.log_time
+        doubtful[number][np.ix_(rows, columns)] = one.gain - np.nan_to_num(one.half) <= 0
     return Pool(
-        ordered[0].collective, np.array([s.ranks for s in ordered], np.int64), sizes, tuple(choices), times
+        ordered[0].collective,
+        np.array([s.ranks for s in ordered], np.int64),
+        sizes,
+        tuple(choices),
+        times,
+        doubtful,
     )
 
 

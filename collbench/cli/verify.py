@@ -34,7 +34,13 @@ Wanted = list[tuple[Cell, str | None]]
 @click.option("--ranks", type=opt.RANKS, help="Rank counts (default: the table's, up to twice the cores).")
 @click.option("--sizes", type=opt.SIZES, help="Total bytes (default: one inside each stretch of the table).")
 @click.option("--collectives", type=opt.COLLECTIVES, help="Only these.")
-@click.option("--launches", type=click.IntRange(min=3), default=verify.LAUNCHES, show_default=True)
+@click.option(
+    "--launches",
+    type=click.IntRange(min=3),
+    default=verify.LAUNCHES,
+    show_default=True,
+    help="Launches of each side.",
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Keep the measurements in this run file."
 )

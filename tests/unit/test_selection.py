@@ -244,6 +244,17 @@ def test_unmeasured_rank_counts_between_get_interpolated_rules_with_doubt():
     assert max((r.ranks_max or r.ranks) for r in decided.rules) == 8
 
 
+def test_what_neither_neighbour_shows_is_not_inferred_between_them():
+    """Noise at 2 and 4 ranks does not become a rule at 3."""
+    rows = []
+    for seed, ranks in enumerate((2, 4, 8)):
+        times = {"default": dict.fromkeys(SIZES, 1.4e-5), "ring": dict.fromkeys(SIZES, 1e-5)}
+        rows += planted(times, ranks=ranks, noise=1.5, blocks=5, seed=seed)
+    decided = selection.select(table(rows))
+    assert {"default"} == {r.algorithm for r in decided.rules if r.basis == "measured"}
+    assert {"default"} == {r.algorithm for r in decided.rules if r.ranks_max is not None}
+
+
 def test_an_algorithm_for_powers_of_two_is_not_interpolated():
     rows = []
     for ranks in (4, 8):
