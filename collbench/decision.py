@@ -44,10 +44,13 @@ class Verdict:
     Attributes:
         loss: log loss against the best decision for the size; inf where the choice cannot serve.
         harmless: the choice may serve here: not shown to be slower than the default.
+        anchor: a rule may open or close with the choice here: it beats the default beyond noise and margin, or there is
+            no interval to say. Ties at either end of a rule go to the default.
     """
 
     loss: Floats
     harmless: Bools
+    anchor: Bools
 
 
 def judge(series: Series, policy: Policy) -> Verdict:
@@ -71,7 +74,7 @@ def judge(series: Series, policy: Policy) -> Verdict:
     reference = np.min(np.where(eligible, time, np.inf), axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
         loss = np.where(measured, np.maximum(time - reference, 0.0), np.inf)
-    return Verdict(np.where(loss <= np.log1p(CAP), loss, np.inf), harmless & measured)
+    return Verdict(np.where(loss <= np.log1p(CAP), loss, np.inf), harmless & measured, eligible)
 
 
 def permitted(series: Series, verdict: Verdict, policy: Policy) -> Bools:
@@ -80,7 +83,8 @@ def permitted(series: Series, verdict: Verdict, policy: Policy) -> Bools:
     A rule other than the default is nowhere shown to be slower, and its mean gain over the default has an interval
     above zero and reaches the margin.
     """
-    allowed: Bools = _span_sum(~verdict.harmless) == 0
+    ends = verdict.anchor[:, None, :] & verdict.anchor[None, :, :]
+    allowed: Bools = np.asarray((_span_sum(~verdict.harmless) == 0) & ends, np.bool_)
     if series.default is None or not policy.keep_default:
         return allowed
     known = np.isfinite(series.gain)
