@@ -196,34 +196,36 @@ def measure_plan(
     return Plan(tuple(planned))
 
 
-def effective(run: Run, first_launch: int) -> dict[tuple[str, int, int], str | None]:
-    """Return (collective, ranks, nbytes) → algorithm shown to run, from proof lines of launches from a number on."""
+Shown = Mapping[tuple[str, int, int], frozenset[str]]
+"""(collective, ranks, nbytes) → the algorithms that the proof cannot tell from what ran."""
+
+
+def effective(run: Run, first_launch: int) -> dict[tuple[str, int, int], frozenset[str]]:
+    """Return what was shown to run, from proof lines of launches from a number on; cells without proof are absent."""
     return {
-        (p["case"]["collective"], p["case"]["ranks"], p["case"]["nbytes"]): p.get("effective")
+        (p["case"]["collective"], p["case"]["ranks"], p["case"]["nbytes"]): frozenset(
+            [p["effective"], *((p.get("evidence") or {}).get("candidates") or ())]
+        )
         for p in run.proofs
-        if p["launch"] >= first_launch
+        if p["launch"] >= first_launch and p.get("effective")
     }
 
 
-def loaded(
-    wanted: Sequence[tuple[Cell, str | None]],
-    before: Mapping[tuple[str, int, int], str | None],
-    after: Mapping[tuple[str, int, int], str | None],
-) -> bool | None:
+def loaded(wanted: Sequence[tuple[Cell, str | None]], before: Shown, after: Shown) -> bool | None:
     """Say whether the library acts on the table: True shown, False shown not to, None cannot be told.
 
-    Only cells in which the table asks for another algorithm than the untouched stack runs can tell.
+    A cell shows it where the table's algorithm ran with the table and something else without; it shows the contrary
+    where something else runs with the table too. Cells in which the proof cannot tell the two apart say nothing.
     """
-    telling = 0
+    contrary = False
     for cell, algorithm in wanted:
         key = (cell.collective, cell.ranks, cell.nbytes)
-        old, new = before.get(key), after.get(key)
-        if algorithm in (None, "default", old) or old is None or new is None:
+        if algorithm in (None, "default") or key not in before or key not in after:
             continue
-        if new != old:
+        if algorithm in after[key] and algorithm not in before[key]:
             return True
-        telling += 1
-    return False if telling else None
+        contrary = contrary or (algorithm not in after[key] and after[key] == before[key])
+    return False if contrary else None
 
 
 def judge(
