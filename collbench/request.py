@@ -26,6 +26,7 @@ class RunOptions:
         mpi: an mpiexec, a prefix or a virtual environment.
         thread_level: single, funneled, serialized or multiple.
         sync: barrier or window.
+        nccl_tests_dir: folder of the nccl-tests binaries.
         virtual_nodes: treat the ranks as this many nodes.
         prove: prove the effective algorithm in an untimed launch.
         redact: replace host names, users and paths in the run file.
@@ -48,6 +49,7 @@ class RunOptions:
     mpi: str | None = None
     thread_level: str = "single"
     sync: str = "barrier"
+    nccl_tests_dir: str | None = None
     virtual_nodes: int | None = None
     prove: bool = True
     redact: bool = False

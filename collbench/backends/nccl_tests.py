@@ -69,7 +69,7 @@ class Backend:
 
 def _tool(profile: Profile, options: RunOptions) -> Tool:
     return read_tool(
-        profile.extra.get("nccl-tests", {}), getattr(options, "nccl_tests_dir", None), options.launcher, options.hosts
+        profile.extra.get("nccl-tests", {}), options.nccl_tests_dir, options.launcher, options.hosts
     )  # fmt: skip
 
 

@@ -62,7 +62,8 @@ class Ready:
         case: what was asked for.
         call: prepared buffers and arguments.
         evidence: which algorithm runs.
-        length: calls in one block.
+        length: calls in one block, before jitter.
+        blocks: blocks begun so far.
         window_s: distance of the start windows (sync "window" only).
         calls: timed calls so far, so that rotation goes on from block to block.
         late: of them, how many missed their window and were left out.
@@ -73,6 +74,7 @@ class Ready:
     call: calls.Call
     evidence: Evidence
     length: int = 3
+    blocks: int = 0
     window_s: float = 0.0
     calls: int = 0
     late: int = 0

@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -11,8 +11,14 @@ from collbench.errors import CollbenchError, UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    # Generic since click 8.4 only.
+    ParamType = click.ParamType
 
-class Parsed(click.ParamType):
+
+class Parsed(ParamType):
     """A parameter turned into its value by one of our own parsers, whose sentence is the error."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:

@@ -78,6 +78,7 @@ from collbench.units import format_duration
     show_default=True,
     help="How ranks start together.",
 )
+@click.option("--nccl-tests-dir", metavar="DIR", help="Folder of your all_reduce_perf and friends.")
 @click.option("--virtual-nodes", type=click.IntRange(min=1), help="Treat the ranks as this many nodes.")
 @click.option(
     "--prove/--no-prove", default=True, help="Show in an untimed launch which algorithm really runs."
@@ -142,6 +143,7 @@ def _other_backend(job: resume.Job, output: Path | None, *, dry_run: bool) -> in
     if dry_run:
         click.echo(backend.dry_run(job.profile, job.options))
         return 0
+    backend.check(job.profile, job.options)
     path = job.output or output or results.new_path(job.profile.name)
     with RunWriter(path, create=job.output is None) as writer:
         if job.output is None:
@@ -179,7 +181,7 @@ def _inside(job: resume.Job, ranks: int, output: Path | None) -> int:
 
 
 def _make_plan(job: resume.Job, library: str, version: tuple[int, ...] | None) -> plan.Plan:
-    allocation = launchers.allocation(os.environ, len(os.sched_getaffinity(0)))
+    allocation = launchers.allocation(os.environ, environment.usable_cores(physical=True))
     per_node = job.profile.ranks_per_node
     if per_node is None and len(allocation.hosts) > 1:
         per_node = max(1, allocation.slots // len(allocation.hosts))

@@ -108,7 +108,9 @@ def _guidelines(console: Console, run: Run, only: Filter, *, as_json: bool) -> N
 
     # The whole run is checked: a composition's parts need not be among what is asked for.
     violations = [
-        v for v in guidelines.check(results.frame(run)) if only.admits(v.collective, v.ranks, v.algorithm)
+        v
+        for v in (*guidelines.check(results.frame(run)), *guidelines.best_chunks(results.frame(run)))
+        if only.admits(v.collective, v.ranks, v.algorithm)
     ]
     if as_json:
         click.echo(

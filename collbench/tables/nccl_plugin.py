@@ -71,6 +71,6 @@ def activation(path: str, _selection: Selection) -> dict[str, str]:
 
 
 FORMAT = Format(
-    name="nccl-plugin", suffix=".txt", provider="nccl", render=render, activation=activation, cannot=CANNOT,
+    name="nccl-tuner", suffix=".txt", provider="nccl", render=render, activation=activation, cannot=CANNOT,
     summary="NCCL: collbench's own tuner plugin; NCCL's choice stays where no rule matches",
 )  # fmt: skip

@@ -173,6 +173,6 @@ def activation(path: str, _selection: Selection) -> dict[str, str]:
 
 
 FORMAT = Format(
-    name="nccl-tuner", suffix=".csv", provider="nccl", render=render, activation=activation, cannot=CANNOT,
+    name="nccl-tuner-csv", suffix=".csv", provider="nccl", render=render, activation=activation, cannot=CANNOT,
     keeps_default=False, summary="NCCL: CSV of the example tuner plugin",
 )  # fmt: skip

@@ -260,7 +260,7 @@ def test_from_the_stand_in_to_a_table_that_the_compiled_plugin_follows(run, tmp_
     assert status == 0
     assert not found.failed
     table = tmp_path / "table.txt"
-    recommended = cli("recommend", str(tmp_path / "run.jsonl"), "--format", "nccl-plugin", "-o", str(table))
+    recommended = cli("recommend", str(tmp_path / "run.jsonl"), "--format", "nccl-tuner", "-o", str(table))
     assert recommended == 0
     assert "allreduce" in recommended.stdout
     rules = grammar.parse(table.read_text()).rules

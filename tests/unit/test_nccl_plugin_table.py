@@ -17,7 +17,7 @@ RULES = (
 
 def test_the_text_is_what_the_plugin_reads(golden):
     """Defaults have no rule, what a plugin cannot do is left out with the reason, versions are named."""
-    text = render(Selection(RULES, "nccl", {"library": "nccl", "library_version": "2.32.3"}), "nccl-plugin")
+    text = render(Selection(RULES, "nccl", {"library": "nccl", "library_version": "2.32.3"}), "nccl-tuner")
     golden("nccl_plugin_table.txt", text)
     table = grammar.parse(text)
     assert table.measured == {"nccl": "2.32.3"}

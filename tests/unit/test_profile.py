@@ -65,7 +65,7 @@ def test_an_unknown_profile_answers_with_the_nearest():
 
 def test_a_missing_file_is_one_sentence(tmp_path):
     """A path that is not there is named with the reason."""
-    with pytest.raises(UsageError, match="cannot read profile .*No such file"):
+    with pytest.raises(UsageError, match=r"cannot read profile .*No such file"):
         profile.load(str(tmp_path / "none.toml"))
 
 

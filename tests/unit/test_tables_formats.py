@@ -44,7 +44,7 @@ def test_formats_render_as_their_golden_files(name, golden):
 
 
 def test_the_nccl_formats_render_as_their_golden_files(golden):
-    golden("table_nccl-tuner.csv", tables.render(selection(NCCL, "nccl"), "nccl-tuner"))
+    golden("table_nccl-tuner.csv", tables.render(selection(NCCL, "nccl"), "nccl-tuner-csv"))
     only_ring = selection(NCCL[1:], "nccl")
     golden("table_nccl-env.sh", tables.render(only_ring, "nccl-env"))
 
@@ -221,7 +221,7 @@ def test_mpich_guards_operators_counts_and_buffers():
 
 def test_the_nccl_csv_covers_all_sizes_of_all_collectives():
     """Whatever the call, a row with explicit channels matches: otherwise the plugin uses one channel."""
-    rows = nccl_tuner.parse(tables.render(selection(NCCL, "nccl"), "nccl-tuner"))
+    rows = nccl_tuner.parse(tables.render(selection(NCCL, "nccl"), "nccl-tuner-csv"))
     for name in nccl_tuner.NAMES:
         for nbytes in (0, 1, 65536, 65537, 1 << 33, 2**64 - 1):
             for ranks in (2, 8, 512):
@@ -252,7 +252,7 @@ def test_lines_that_the_plugin_would_quietly_misread_are_refused(line):
 def test_ncclstuner_cannot_say_default_and_says_so():
     rules = (rule("default", 0, None, provider="nccl"),)
     with pytest.raises(UnansweredError, match="own choice"):
-        tables.render(selection(rules, "nccl"), "nccl-tuner")
+        tables.render(selection(rules, "nccl"), "nccl-tuner-csv")
 
 
 def test_nccl_env_knows_no_sizes():
