@@ -36,7 +36,11 @@ def test_portable_cases_run_in_the_untouched_launch():
 
 def test_launches_are_shared_where_variables_do_not_collide():
     """Preset 3 of allreduce and of bcast fit in one launch, two presets of allreduce do not."""
-    a3, a4, b3 = ((("I_MPI_ADJUST_ALLREDUCE", "3"),), (("I_MPI_ADJUST_ALLREDUCE", "4"),), (("I_MPI_ADJUST_BCAST", "3"),))
+    a3, a4, b3 = (
+        (("I_MPI_ADJUST_ALLREDUCE", "3"),),
+        (("I_MPI_ADJUST_ALLREDUCE", "4"),),
+        (("I_MPI_ADJUST_BCAST", "3"),),
+    )
     merged = forcing.merge({(): [["d"]], a3: [["a3"]], a4: [["a4"]], b3: [["b3"]]})
     assert merged[()] == [["d"]]
     assert len(merged) == 3
