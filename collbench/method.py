@@ -50,8 +50,8 @@ def check(base: pd.DataFrame, new: pd.DataFrame, allowed: Collection[str] = ()) 
         if name not in allowed:
             _check_field(base, new, name, column)
     if "effective" not in allowed:
-        for label, side in (("BASE", base), ("NEW", new)):
-            _check_effective(label, side)
+        _check_effective("BASE", base, new)
+        _check_effective("NEW", new, base)
 
 
 def _check_field(base: pd.DataFrame, new: pd.DataFrame, name: str, column: str) -> None:
@@ -72,15 +72,25 @@ def _values(side: pd.DataFrame, column: str) -> dict[tuple[Any, ...], set[str]]:
     return found
 
 
-def _check_effective(label: str, side: pd.DataFrame) -> None:
-    for name, ranks, asked, ran, status in side[
-        ["collective", "ranks", "algorithm", "effective", "evidence_status"]
-    ].itertuples(index=False):
-        if asked != "default" and status == "contradicted":
+def _check_effective(label: str, side: pd.DataFrame, other: pd.DataFrame) -> None:
+    """Refuse a cell in which another algorithm ran than was asked for, unless the same one ran on both sides."""
+    there = _contradicted(other)
+    keys = {tuple(key) for key in other[list(LOOSE)].itertuples(index=False)}
+    for key, ran in _contradicted(side).items():
+        if key in keys and there.get(key) != ran:
             raise UsageError(
-                f"{label}: {name} on {ranks} ranks was asked to run {asked} but {ran} ran, so it cannot be compared "
-                "as that (--allow-mixed effective compares it all the same)"
+                f"{label}: {key[0]} on {key[1]} ranks was asked to run {key[3]} but {', '.join(sorted(ran))} ran, so it "
+                "cannot be compared as that (--allow-mixed effective compares it all the same)"
             )
+
+
+def _contradicted(side: pd.DataFrame) -> dict[tuple[Any, ...], set[str]]:
+    """Return cell → what ran instead, for cells whose evidence contradicts the request."""
+    found: dict[tuple[Any, ...], set[str]] = {}
+    wrong = side[(side["evidence_status"] == "contradicted") & (side["algorithm"] != "default")]
+    for *key, ran in wrong[[*LOOSE, "effective"]].itertuples(index=False):
+        found.setdefault(tuple(key), set()).add(str(ran))
+    return found
 
 
 def differences(

@@ -11,7 +11,7 @@ import rich.box
 from rich.console import Console
 from rich.table import Table
 
-from collbench import atomic, decision, guidance, heldout, results, screening, selection, tables
+from collbench import atomic, decision, guidance, guidelines, heldout, results, screening, selection, tables
 from collbench.cli import options as opt
 from collbench.decision import Policy
 from collbench.errors import UsageError
@@ -20,6 +20,9 @@ from collbench.records import Selection
 from collbench.reports import guidance_text
 from collbench.results import Run
 from collbench.tables import plain
+
+SHOWN = 6
+"""Sentences of one kind on screen; --json has all."""
 
 
 @click.command()
@@ -66,8 +69,11 @@ def command(
     if not guidance_only:
         show(decided, words)
     words.print(guidance_text.render(page), markup=False, highlight=False, soft_wrap=True)
+    better = guidelines.check(results.frame(loaded))
+    _few(words, "use a composition instead", [v.sentence for v in better])
     if as_json:
         own = {} if guidance_only else plain.to_json(decided)
+        own["violations"] = [v.to_json() for v in better]
         click.echo(json.dumps({**own, "guidance": guidance.to_json(page)}, ensure_ascii=False))
     for name, path in targets:
         fitting = decided
@@ -101,11 +107,18 @@ def show(decided: Selection, words: Console) -> None:
     table = Table("collective", "ranks", "from", "to", "use", "over default, %", "basis", box=rich.box.SIMPLE)
     for rule in decided.rules:
         table.add_row(*plain.cells(rule))
+    table.columns[4].overflow = "fold"
     words.print(table)
-    for sentence in decided.exclusions:
-        words.print(f"left out: {sentence}", markup=False)
-    for sentence in decided.context.get("warnings", ()):
-        words.print(f"suspicious: {sentence}", markup=False)
+    _few(words, "left out", decided.exclusions)
+    _few(words, "suspicious", decided.context.get("warnings", ()))
+
+
+def _few(words: Console, label: str, sentences: Sequence[str]) -> None:
+    """Print the first sentences and say how many more there are."""
+    for sentence in sentences[:SHOWN]:
+        words.print(f"{label}: {sentence}", markup=False, highlight=False)
+    if len(sentences) > SHOWN:
+        words.print(f"{label}: {len(sentences) - SHOWN} more, all of them with --json", highlight=False)
 
 
 def write(decided: Selection, name: str, path: Path, *, force: bool, words: Console) -> None:

@@ -188,17 +188,23 @@ def test_another_dtype_is_refused(make, write_run):
         judged(base, new)
 
 
-def test_an_algorithm_that_ran_as_another_is_refused(make, write_run):
-    """Requested and effective algorithm differ, by proof: refused."""
-    base = make("a")
-    rows = [json.loads(x) for x in base.path.read_text().splitlines()[1:]]
-    for row in rows:
-        if row["kind"] == "cell":
-            row["case"]["algorithm"], row["effective"] = "ring", "linear"
-            row["evidence"] = {"status": "contradicted", "by": "operator_trace"}
-    bad = results.read(write_run(rows, "b"))
-    with pytest.raises(UsageError, match="asked to run ring but linear ran"):
-        judged(bad, bad)
+def test_an_algorithm_that_ran_as_another_on_one_side_is_refused(make, write_run):
+    """Requested and effective algorithm differ, by proof: not compared with one that ran as asked."""
+
+    def as_ring(name, effective, status):
+        rows = [json.loads(x) for x in make("a" + name).path.read_text().splitlines()[1:]]
+        for row in rows:
+            if row["kind"] == "cell":
+                row["case"]["algorithm"], row["effective"] = "ring", effective
+                row["evidence"] = {"status": status, "by": "operator_trace"}
+        return results.read(write_run(rows, name))
+
+    bad, good = as_ring("b", "linear", "contradicted"), as_ring("g", "ring", "proven")
+    for base, new in ((bad, good), (good, bad)):
+        with pytest.raises(UsageError, match="asked to run ring but linear ran"):
+            judged(base, new)
+    # The same substitution on both sides mixes nothing.
+    assert judged(bad, bad).cells
 
 
 def test_required_cells_must_have_an_answer(make):
