@@ -53,6 +53,12 @@ def block_length(call_s: float, block_s: float) -> int:
     return int(min(MAX_BLOCK, max(MIN_BLOCK, round(block_s / call_s))))
 
 
+def fixed_blocks(iterations: int, max_rounds: int) -> tuple[int, int]:
+    """Return (blocks, calls in each) that make at least ``iterations`` calls, in at most ``max_rounds`` blocks."""
+    length = math.ceil(iterations / max_rounds)
+    return math.ceil(iterations / length), length
+
+
 def log_ratio(series: Sequence[float], leader: Sequence[float]) -> tuple[float, float]:
     """Return the paired median log-ratio of two block series and its standard error (infinite below 3 pairs)."""
     n = min(len(series), len(leader))

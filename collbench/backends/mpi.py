@@ -15,7 +15,7 @@ from collbench.plan import proof_key
 from collbench.portable import run as portable
 from collbench.profile import Sampling
 from collbench.records import Case, Evidence, Measurement
-from collbench.samplers import Race, Series, doubts, percentiles
+from collbench.samplers import Race, Series, doubts, fixed_blocks, percentiles
 
 
 def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> None:
@@ -128,10 +128,13 @@ def prove_case(session: Session, case: Case, *, monitoring: bool) -> None:
 
 def _race(sampling: Sampling, ready: Sequence[Ready]) -> Race:
     fixed = sampling.mode == "fixed"
+    rounds = sampling.max_rounds
+    if fixed and sampling.iterations:
+        rounds, _ = fixed_blocks(sampling.iterations, rounds)
     return Race(
         len(ready),
         min_rounds=sampling.min_rounds,
-        max_rounds=sampling.max_rounds,
+        max_rounds=rounds,
         precision=sampling.precision,
         # The default is what gains are judged by; the modes of sendrecv measure different things and do not compete.
         protected=frozenset(

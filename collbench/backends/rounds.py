@@ -1,13 +1,12 @@
 """The timed rounds of one cell: block lengths, one block of each case, reduction over ranks."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from collbench.backends.session import Ready, Session, fail
 from collbench.mpi import calls, timed
-from collbench.samplers import Race, Times, block_length
+from collbench.samplers import Race, Times, block_length, fixed_blocks
 
 WINDOW_FACTOR, WINDOW_EXTRA_S = 1.5, 5e-6
 """A start window is this many calls long, plus what the spin needs."""
@@ -29,7 +28,8 @@ def estimate(session: Session, ready: Sequence[Ready], race: Race) -> None:
     for entry, series, call_s in zip(ready, race.series, agreed, strict=True):
         entry.length = block_length(float(call_s), sampling.block_s)
         if sampling.mode == "fixed" and sampling.iterations:
-            entry.length = math.ceil(sampling.iterations / sampling.max_rounds)
+            _, entry.length = fixed_blocks(sampling.iterations, sampling.max_rounds)
+            entry.jitter = False
         entry.window_s = WINDOW_FACTOR * float(call_s) + WINDOW_EXTRA_S
         series.block_iterations = entry.length
 
@@ -91,7 +91,7 @@ def _jitter(entry: Ready, index: int) -> int:
     With blocks of one length an algorithm always meets the same phase of the library's internal buffers: on MPICH
     that alone showed differences of 5 % between identical loops. Short blocks are left alone, they are slow calls.
     """
-    return (5 * entry.blocks + 3 * index) % 8 if entry.length >= 16 else 0
+    return (5 * entry.blocks + 3 * index) % 8 if entry.jitter and entry.length >= 16 else 0
 
 
 def _keep(session: Session, entry: Ready, race: Race, index: int, block: Times) -> None:

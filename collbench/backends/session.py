@@ -64,6 +64,7 @@ class Ready:
         evidence: which algorithm runs.
         length: calls in one block, before jitter.
         blocks: blocks begun so far.
+        jitter: blocks vary in length (not where the number of calls is fixed).
         window_s: distance of the start windows (sync "window" only).
         calls: timed calls so far, so that rotation goes on from block to block.
         late: of them, how many missed their window and were left out.
@@ -75,6 +76,7 @@ class Ready:
     evidence: Evidence
     length: int = 3
     blocks: int = 0
+    jitter: bool = True
     window_s: float = 0.0
     calls: int = 0
     late: int = 0

@@ -75,7 +75,7 @@ def _run(folder, tmp_path, cli):
         if "--resume" not in words:
             path.unlink(missing_ok=True)
         status = cli("run", str(profile), "-o", str(path), "--seed", "1", *words)
-        return status, results.read(path)
+        return status, results.read(path) if path.exists() else None
 
     return run
 
@@ -228,10 +228,11 @@ def test_total_sizes_are_rounded_as_the_tool_does(run):
 
 
 def test_a_missing_folder_or_binary_is_one_sentence(folder, run, monkeypatch):
-    """Exit 3 and what to do."""
+    """Exit 3 and what to do; no run file is left."""
     (folder / "all_reduce_perf").unlink()
-    status, _ = run()
+    status, left = run()
     assert status == 3
+    assert left is None
     assert "all_reduce_perf is no program" in status.stderr
     monkeypatch.delenv("COLLBENCH_NCCL_TESTS_DIR")
     status, _ = run()

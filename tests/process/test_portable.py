@@ -70,7 +70,8 @@ def test_ranks_of_one_machine_are_one_node(launch):
         """
         from mpi4py import MPI
         from collbench.portable.topology import detect
-        print("nodes", detect(MPI, MPI.COMM_WORLD))
+        import sys
+        sys.stdout.write(f"nodes {detect(MPI, MPI.COMM_WORLD)}\\n")
         """,
     )
     assert done.stdout.count("nodes (0, 0, 0)") == 3, done.stdout + done.stderr

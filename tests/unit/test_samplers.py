@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collbench.samplers import LEAST_ROUNDS, Race, Series, block_length, doubts, percentiles
+from collbench.samplers import LEAST_ROUNDS, Race, Series, block_length, doubts, fixed_blocks, percentiles
 
 
 def run(race: Race, rates: list[float], noise: float = 0.01, seed: int = 0, limit: int = 200) -> Race:
@@ -126,3 +126,13 @@ def test_a_quiet_series_has_no_doubts():
     """One percent of noise is no reason to warn."""
     random = np.random.default_rng(3)
     assert doubts(series(1e-5 * (1 + 0.01 * random.standard_normal(30))), 1e-9) == []
+
+
+@pytest.mark.parametrize(
+    ("iterations", "expected"), [(5, (5, 1)), (40, (40, 1)), (100, (34, 3)), (4000, (40, 100))]
+)
+def test_a_fixed_number_of_calls_is_spread_over_blocks(iterations, expected):
+    """At least as many calls as asked, in no more blocks than allowed."""
+    blocks, length = fixed_blocks(iterations, 40)
+    assert (blocks, length) == expected
+    assert blocks * length >= iterations
