@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from collbench import worker_status
+from collbench import environment, worker_status
 from collbench.errors import InterruptedRunError, UnansweredError
 from collbench.installation import Installation
 from collbench.launching import launch_command, worker_plan
@@ -71,6 +71,7 @@ class Runner:
         self._writer = RunWriter(output)
         self._offset = output.stat().st_size
         self._started = time.monotonic()
+        self._names: dict[str, str] = {}
         self._startup_s = STARTUP_S
         self._signal: int | None = None
         self.outcome = Outcome()
@@ -136,10 +137,14 @@ class Runner:
             raise UnansweredError(f"the launch fails again and again, nothing was measured: {reason}")
 
     def _fail(self, launch: Launch, case: Line, reason: str, detail: str) -> None:
-        self._writer.write(
+        self._write(
             {"kind": "failed", "launch": self._number - 1, "case": case, "reason": reason, "detail": detail}
         )
         self._read_lines(launch)
+
+    def _write(self, line: Line) -> None:
+        """Append one line of the driver's own, without names and paths where the user asked for that."""
+        self._writer.write(environment.redact(line, self._names) if self._options.redact else line)
 
     # One start -------------------------------------------------------------------------------------
 
@@ -165,7 +170,7 @@ class Runner:
             job.end()
         self._read_lines(launch)
         after = dict(self._probe()) if launch.purpose == "measure" else None
-        self._writer.write(
+        self._write(
             {
                 "kind": "launch_end",
                 "launch": number,

@@ -81,6 +81,8 @@ def run_ranks(
         str(mpiexec), *mpiexec_args, "-n", str(ranks), sys.executable, str(program), *map(str, args),
     ]  # fmt: skip
     environment = {**os.environ, **LAUNCH_ENVIRONMENT, **(env or {})}
+    # Unbuffered, print() writes a line in pieces, and the pieces of several ranks mix.
+    environment.pop("PYTHONUNBUFFERED", None)
     process = subprocess.Popen(
         command,
         env=environment,

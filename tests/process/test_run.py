@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -295,3 +296,38 @@ def test_portable_algorithms_run_validated_beside_the_librarys(words, tmp_path, 
     names = {c["case"]["algorithm"] for c in run.cells if c["case"]["provider"] == "portable"}
     assert {"ring", "rabenseifner", "pipeline", "pingpong"} <= names
     assert ("hierarchical_sharded" in names) == ("--virtual-nodes" in words)
+
+
+def test_a_redacted_run_names_no_host_and_no_path(tmp_path, mpiexec):
+    """Host names become h0 …, paths lose their folders, in the driver's lines and the workers' alike."""
+    done = collbench(
+        "run",
+        *SMALL,
+        *DEFAULT,
+        "--ranks",
+        2,
+        "--redact",
+        "--label",
+        f"in {tmp_path}/x",
+        "-o",
+        "r.jsonl",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "r.jsonl").read_text()
+    assert str(tmp_path) not in text
+    assert f'"{socket.gethostname()}"' not in text
+    assert next(iter(results.read(tmp_path / "r.jsonl").launches.values()))["hosts"] == ["h0"]
+
+
+def test_a_library_that_aborts_at_start_is_one_sentence(tmp_path, mpiexec, mpi_library):
+    """MPI_Init fails in every launch: exit 3, the library's words, no traceback, no endless retries."""
+    broken = {"openmpi": {"OMPI_MCA_pml": "nosuch"}, "mpich": {"MPIR_CVAR_BCAST_INTRA_ALGORITHM": "nosuch"}}
+    if mpi_library not in broken:
+        pytest.skip(f"no setting is known that makes {mpi_library} abort in MPI_Init")
+    done = collbench(
+        "run", *SMALL, *DEFAULT, "--ranks", 2, "-o", "r.jsonl", cwd=tmp_path, **broken[mpi_library]
+    )
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("*.jsonl")) or not cells(tmp_path / "r.jsonl")
