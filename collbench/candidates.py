@@ -24,6 +24,8 @@ PRIOR_DF = 4.0
 Source: moderated t statistic, Smyth 2004, doi:10.2202/1544-6115.1027."""
 LAUNCHES_FOR_RATIOS = 3
 """From this many common launches on the launch is the unit of inference, below it the block (DESIGN §8)."""
+PIECE = 8192
+"""Pairs whose blocks are compared at a time."""
 
 _SERIES = ["collective", "ranks", "ranks_per_node"]
 _CELL = ["series", "nbytes", "choice"]
@@ -212,13 +214,17 @@ def _block_ratios(blocks: Sequence[Sequence[float]], base: Ints, own: Ints) -> t
         empty = np.full(len(own), np.nan)
         return empty, empty.copy(), np.zeros(len(own), np.int64)
     padded = np.full((len(blocks), int(lengths.max())), np.nan)
-    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.log(
-        np.fromiter(chain.from_iterable(blocks), np.float64, int(lengths.sum()))
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.fromiter(
+        chain.from_iterable(blocks), np.float64, int(lengths.sum())
     )
-    ratios = padded[base] - padded[own]
+    np.log(padded, out=padded)
     count = np.minimum(lengths[base], lengths[own])
-    centre = _row_median(ratios, count)
-    spread = _row_median(np.abs(ratios - centre[:, None]), count)
+    centre, spread = np.empty(len(own)), np.empty(len(own))
+    for start in range(0, len(own), PIECE):
+        part = slice(start, start + PIECE)
+        ratios = padded[base[part]] - padded[own[part]]
+        centre[part] = _row_median(ratios, count[part])
+        spread[part] = _row_median(np.abs(ratios - centre[part, None]), count[part])
     variance = np.where(count >= 2, (MEDIAN_EFFICIENCY * MAD_TO_SIGMA * spread) ** 2, np.nan)
     return centre, variance, count
 

@@ -8,13 +8,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from collbench.errors import UnansweredError, UsageError
-from collbench.runfile import parse_lines
+from collbench.runfile import CHUNK, parse_lines
 
 RESULTS_DIR = Path("results")
 
@@ -32,6 +34,10 @@ COLUMNS = (
     "rank_reduction", "sync", "timer", "thread_level", "library", "library_version",
     "time_s", "iterations", "blocks_s", "percentiles_s", "warnings", "oversubscribed", "emulated", "state", "source",
 )  # fmt: skip
+
+_NO_LIST: list[Any] = []
+_NO_DICT: dict[str, Any] = {}
+"""One empty object of each kind for all rows of a frame, which nobody changes: one a row costs more than its times."""
 
 
 @dataclass(frozen=True)
@@ -176,9 +182,17 @@ def frame(runs: Run | Iterable[Run]) -> pd.DataFrame:
     Missing facts are None. ``params`` is JSON text with sorted keys, so that rows can be grouped.
     """
     each = [runs] if isinstance(runs, Run) else list(runs)
+    rows = (_row(run, name, cell) for run, name in ((r, r.name) for r in each) for cell in run.cells)
+    columns = [np.empty(sum(len(run.cells) for run in each), object) for _ in COLUMNS]
+    start = 0
     with _no_collection():
-        rows = [_row(run, name, cell) for run, name in ((r, r.name) for r in each) for cell in run.cells]
-    return pd.DataFrame.from_records(rows, columns=list(COLUMNS))
+        while chunk := list(islice(rows, CHUNK)):
+            for column, values in zip(columns, zip(*chunk, strict=True), strict=True):
+                column[start : start + len(chunk)] = np.fromiter(values, object, len(chunk))
+            start += len(chunk)
+        columns.reverse()
+        # Each column gives way to its typed form: tuples of all rows beside their table would double the memory.
+        return pd.DataFrame({name: pd.Series(columns.pop()).infer_objects() for name in COLUMNS}, copy=False)
 
 
 def _row(run: Run, name: str, cell: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -196,7 +210,7 @@ def _row(run: Run, name: str, cell: Mapping[str, Any]) -> tuple[Any, ...]:
         launch.get("nodes"), cell.get("effective"), evidence.get("status", "unknown"), evidence.get("by"),
         cell.get("rank_reduction"), cell.get("sync"), cell.get("timer"), launch.get("thread_level"),
         library.get("name"), library.get("version"), cell["time_s"], cell.get("iterations"),
-        cell.get("blocks_s") or [], cell.get("percentiles_s") or {}, cell.get("warnings") or [],
+        cell.get("blocks_s") or _NO_LIST, cell.get("percentiles_s") or _NO_DICT, cell.get("warnings") or _NO_LIST,
         bool(launch.get("oversubscribed", False)), bool(launch.get("emulated", False)),
         probe.get("state"), run.header.get("source", "collbench"),
     )  # fmt: skip
