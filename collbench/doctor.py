@@ -26,16 +26,17 @@ _EXTRAS = {
 }  # fmt: skip
 
 
-def examine(mpi: str | None = None) -> list[Finding]:
+def examine(mpi: str | None = None, nccl_lib: str | None = None) -> list[Finding]:
     """Return all findings on this machine, in the order in which faults should be mended.
 
     Args:
         mpi: an mpiexec, a prefix or a virtual environment, as for ``collbench run --mpi``.
+        nccl_lib: a libnccl to ask instead of the one that would be loaded.
 
     Raises:
         UsageError: ``mpi`` is nothing of the kind.
     """
-    return [*_python(), *_mpi(mpi), *_machine(), *_timer(), *_extras(), *_gpu()]
+    return [*_python(), *_mpi(mpi), *_machine(), *_timer(), *_extras(), *_gpu(nccl_lib)]
 
 
 def fit(findings: Iterable[Finding]) -> bool:
@@ -176,10 +177,10 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _gpu() -> list[Finding]:
+def _gpu(nccl_lib: str | None = None) -> list[Finding]:
     """Return what the GPU backend finds. A GPU that is unfit is a warning here: MPI on the host can still be measured."""
     findings = []
-    for found in gpu.findings():
+    for found in gpu.findings(nccl_lib=nccl_lib):
         status = found["status"] if found["status"] in (OK, SKIPPED) else WARNING
         findings.append(Finding(found["check"], status, found["detail"], found["mend"] or None))
     return findings

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from collbench.backends import nccl_presence, nccl_text
+from collbench.backends.interruption import Interruption
 from collbench.backends.nccl_model import call_s
 from collbench.backends.nccl_plan import NcclPlan, forwarded, make_plan, of_repetition
 from collbench.errors import UnansweredError, UsageError
@@ -34,8 +35,12 @@ class Backend:
     def dry_run(self, profile: Profile, options: RunOptions) -> str:
         """Return the plan in words: cases, wall time, GPU-hours, commands. Needs neither NCCL nor a GPU."""
         plan = make_plan(profile, options)
-        commands = [shlex.join(_command(plan, ranks, options, Path("PLAN.json"))) for ranks in plan.ranks]
-        return nccl_text.plan(plan, options, commands=commands)
+        return nccl_text.plan(plan, options, commands=[shlex.join(c) for c in _commands(plan, options)])
+
+    def dry_run_json(self, profile: Profile, options: RunOptions) -> dict[str, Any]:
+        """Return the plan as data, see ``nccl_text.plan_json``. Needs neither NCCL nor a GPU."""
+        plan = make_plan(profile, options)
+        return nccl_text.plan_json(plan, options, commands=_commands(plan, options))
 
     def check(self, profile: Profile, options: RunOptions) -> None:
         """Say what is missing before a run file is made.
@@ -51,12 +56,13 @@ class Backend:
         """Measure, and append to the run file; what it already holds is not measured again.
 
         Raises:
+            InterruptedRunError: Ctrl-C, SIGTERM, SIGUSR1 or a lost terminal; what was measured is kept.
             UnansweredError: something is missing (see ``check``), or nothing could be measured.
         """
         self.check(profile, options)
         plan = make_plan(profile, options, _live_version())
-        with tempfile.TemporaryDirectory(prefix="collbench-") as folder:
-            _Run(plan, profile, options, writer, Path(folder)).all()
+        with tempfile.TemporaryDirectory(prefix="collbench-") as folder, Interruption(writer.path) as stop:
+            _Run(plan, profile, options, writer, Path(folder), stop).all()
 
 
 def _live_version() -> tuple[int, ...]:
@@ -95,12 +101,18 @@ def _command(plan: NcclPlan, ranks: int, options: RunOptions, plan_file: Path) -
     return [*front, *options.launcher_args, *(("env", *own) if own else ()), *program]
 
 
+def _commands(plan: NcclPlan, options: RunOptions) -> list[list[str]]:
+    return [_command(plan, ranks, options, Path("PLAN.json")) for ranks in plan.ranks]
+
+
 class _Run:
     """One execution: launches, what hangs, what is left."""
 
     def __init__(
-        self, plan: NcclPlan, profile: Profile, options: RunOptions, writer: RunWriter, folder: Path
-    ) -> None:
+        self, plan: NcclPlan, profile: Profile, options: RunOptions, writer: RunWriter, folder: Path,
+        stop: Interruption,
+    ) -> None:  # fmt: skip
+        self._stop = stop
         self._plan, self._options, self._writer, self._folder = plan, options, writer, folder
         self._budget_s = profile.budget_s
         self._started, self._cells = time.monotonic(), 0
@@ -184,6 +196,7 @@ class _Run:
         size, since = self._writer.path.stat().st_size, time.monotonic()
         while (status := job.poll()) is None:
             time.sleep(POLL_S)
+            self._stop.check()
             now = self._writer.path.stat().st_size
             if now != size:
                 size, since = now, time.monotonic()

@@ -56,8 +56,9 @@ class NcclPlan:
 
 
 def make_plan(
-    profile: Profile, options: RunOptions, live: Version | None = None, *, external: bool = False
-) -> NcclPlan:
+    profile: Profile, options: RunOptions, live: Version | None = None, *, external: bool = False,
+    provider: str = "nccl",
+) -> NcclPlan:  # fmt: skip
     """Return the plan of a profile.
 
     Args:
@@ -65,6 +66,7 @@ def make_plan(
         options: seed and ranks per node.
         live: version of the library that will run; None = not known yet.
         external: for nccl-tests, which can neither compose calls nor ask for symmetric kernels.
+        provider: nccl, or rccl (AMD's library, which has NCCL's algorithms and variables).
 
     Raises:
         UsageError: an unknown algorithm, collective or key; nothing left to measure.
@@ -77,7 +79,7 @@ def make_plan(
     for sweep in profile.sweeps:
         for cell in _cells(sweep, profile.ranks_per_node):
             found = groups.setdefault(cell, {})
-            for case in _cases(cell, sweep, request, version):
+            for case in _cases(cell, sweep, request, version, provider):
                 reason = _reason(case, request, version, external=external)
                 if reason:
                     skipped[case] = reason
@@ -126,15 +128,15 @@ def _cells(sweep: Sweep, ranks_per_node: int | None) -> Iterable[Cell]:
                 )
 
 
-def _cases(cell: Cell, sweep: Sweep, request: Request, version: Version) -> Iterable[Case]:
-    yield Case(cell, "nccl", "default")
+def _cases(cell: Cell, sweep: Sweep, request: Request, version: Version, provider: str) -> Iterable[Case]:
+    yield Case(cell, provider, "default")
     rows = algorithms("nccl", cell.collective, version)
     for word in sweep.algorithms:
         bare, params = split_params(word)
         own = [r for r in rows if bare in ("library", "all", r.name)]
         for row in own:
             for chosen in _params(cell.collective, row.name, params, request):
-                yield Case(cell, "nccl", row.name, None, chosen)
+                yield Case(cell, provider, row.name, None, chosen)
         if cell.collective == "allreduce":
             for name in COMPOSED:
                 if bare in ("portable", "all", name, f"portable:{name}"):

@@ -1,19 +1,16 @@
 """Measuring with the user's nccl-tests or rccl-tests binaries: a process for each setting, started from the driver."""
 
-import contextlib
 import os
 import re
 import shlex
-import signal
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from collbench.backends import nccl_text
+from collbench.backends.interruption import Interruption
 from collbench.backends.nccl_model import call_s
 from collbench.backends.nccl_plan import NcclPlan, make_plan
 from collbench.backends.nccl_tests_command import REDUCTION, Batch, Tool, command, knows_json, read_tool
@@ -37,11 +34,13 @@ class Backend:
 
     def dry_run(self, profile: Profile, options: RunOptions) -> str:
         """Return the plan in words: every command, wall time and GPU-hours. Needs neither NCCL nor a GPU."""
-        tool = _tool(profile, options)
-        plan = make_plan(profile, options, external=True)
-        first = batches(plan, profile, 0, options.seed, options.iterations)
-        lines = [shlex.join(command(tool, batch, marker={})) for batch in first]
-        return nccl_text.plan(plan, options, external=True, commands=lines)
+        plan, commands = _planned(profile, options)
+        return nccl_text.plan(plan, options, external=True, commands=[shlex.join(c) for c in commands])
+
+    def dry_run_json(self, profile: Profile, options: RunOptions) -> dict[str, Any]:
+        """Return the plan as data, see ``nccl_text.plan_json``. Needs neither NCCL nor a GPU."""
+        plan, commands = _planned(profile, options)
+        return nccl_text.plan_json(plan, options, external=True, commands=commands)
 
     def check(self, profile: Profile, options: RunOptions) -> None:
         """Say what is missing before a run file is made.
@@ -50,21 +49,20 @@ class Backend:
             UnansweredError: no binaries.
         """
         tool = _tool(profile, options)
-        for name in sorted({g[0].cell.collective for g in make_plan(profile, options, external=True).groups}):
+        for name in sorted({g[0].cell.collective for g in _plan(tool, profile, options).groups}):
             tool.binary(name)
 
     def execute(self, profile: Profile, options: RunOptions, writer: RunWriter) -> None:
         """Measure, and append to the run file; what it already holds is not measured again.
 
         Raises:
+            InterruptedRunError: Ctrl-C, SIGTERM, SIGUSR1 or a lost terminal; what was measured is kept.
             UnansweredError: no binaries, or nothing could be measured.
         """
         self.check(profile, options)
-        run = _Run(
-            _tool(profile, options), make_plan(profile, options, external=True), profile, options, writer
-        )
-        with _terminated_as_interrupt():
-            run.all()
+        tool = _tool(profile, options)
+        with Interruption(writer.path) as stop:
+            _Run(tool, _plan(tool, profile, options), profile, options, writer, stop).all()
 
 
 def _tool(profile: Profile, options: RunOptions) -> Tool:
@@ -73,26 +71,25 @@ def _tool(profile: Profile, options: RunOptions) -> Tool:
     )  # fmt: skip
 
 
-@contextlib.contextmanager
-def _terminated_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM (a batch system's time limit) end the run as Ctrl-C does: the launch in flight is ended too."""
+def _plan(tool: Tool, profile: Profile, options: RunOptions) -> NcclPlan:
+    return make_plan(profile, options, external=True, provider=tool.provider)
 
-    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _planned(profile: Profile, options: RunOptions) -> tuple[NcclPlan, list[list[str]]]:
+    tool = _tool(profile, options)
+    plan = _plan(tool, profile, options)
+    first = batches(plan, profile, 0, options.seed, options.iterations)
+    return plan, [command(tool, batch, marker={}) for batch in first]
 
 
 class _Run:
     """One execution: what is done, what was proven, what is left of the budget."""
 
     def __init__(
-        self, tool: Tool, plan: NcclPlan, profile: Profile, options: RunOptions, writer: RunWriter
-    ) -> None:
+        self, tool: Tool, plan: NcclPlan, profile: Profile, options: RunOptions, writer: RunWriter,
+        stop: Interruption,
+    ) -> None:  # fmt: skip
+        self._stop = stop
         self._tool, self._plan, self._profile, self._options = tool, plan, profile, options
         self._writer = writer
         self._started = time.monotonic()
@@ -228,13 +225,12 @@ class _Run:
     def _launch_line(self, batch: Batch, table: Table | None, *, purpose: str, status: str) -> None:
         cell = batch.case.cell
         per_node = cell.ranks_per_node or cell.ranks
-        provider = "rccl" if self._tool.name == "rccl-tests" else "nccl"
         self._writer.write({
             "kind": "launch", "launch": self._number, "purpose": purpose, "status": status,
             "repetition": batch.repetition, "variant": None, "ranks": cell.ranks,
             "nodes": table.nodes if table and table.nodes else -(-cell.ranks // per_node),
             "ranks_per_node": per_node, "node_sizes": list(table.node_sizes) if table else [],
-            "library": table.library if table else {"name": provider, "version": None, "string": ""},
+            "library": table.library if table else {"name": self._tool.provider, "version": None, "string": ""},
             "thread_level": None, "settings": batch.environment(), "environment": table.environment if table else {},
             "gpu": table.gpu if table else None, "probe": None, "oversubscribed": False, "emulated": False,
         })  # fmt: skip
@@ -259,6 +255,7 @@ class _Run:
         try:
             while (status := job.poll()) is None and time.monotonic() < deadline:
                 time.sleep(POLL_S)
+                self._stop.check()
         finally:
             job.end()
         text = log.read_text(errors="replace")

@@ -49,6 +49,11 @@ class Tool:
     graph: int = 0
     hosts: tuple[str, ...] = ()
 
+    @property
+    def provider(self) -> str:
+        """Whose collectives these are: nccl or rccl."""
+        return "rccl" if self.name == "rccl-tests" else "nccl"
+
     def binary(self, collective: str) -> Path:
         """Return the binary of a collective.
 

@@ -1,7 +1,8 @@
-"""An NCCL plan in words."""
+"""An NCCL plan in words, and as data."""
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from collbench.backends.nccl_plan import NcclPlan, estimate
 from collbench.request import RunOptions
@@ -31,6 +32,28 @@ def plan(
     return "\n".join(lines)
 
 
+def plan_json(
+    the_plan: NcclPlan, options: RunOptions, *, external: bool = False, commands: Sequence[Sequence[str]] = ()
+) -> dict[str, Any]:
+    """Return the same as data: times in seconds, commands as words, each case as a run file has it."""
+    counts = []
+    for ranks in the_plan.ranks:
+        cost = estimate(the_plan, ranks, options.iterations, external=external)
+        cases = the_plan.of(ranks)
+        per_node = cases[0].cell.ranks_per_node or ranks
+        counts.append({
+            "ranks": ranks, "nodes": -(-ranks // per_node), "wall_s": cost.wall_s, "gpu_s": cost.gpu_s,
+            "launches": cost.launches, "communicators": cost.communicators, "cases": [c.to_json() for c in cases],
+        })  # fmt: skip
+    return {
+        "library": {"name": "nccl", "version": ".".join(str(n) for n in the_plan.version), "assumed": the_plan.assumed},
+        "seed": options.seed, "repetitions": the_plan.launches, "rank_counts": counts,
+        "skipped": [{"case": c.to_json(), "reason": r} for c, r in the_plan.skipped],
+        "commands": [list(words) for words in commands],
+        "wall_s": sum(c["wall_s"] for c in counts), "gpu_s": sum(c["gpu_s"] for c in counts),
+    }  # fmt: skip
+
+
 def _ranks(the_plan: NcclPlan, ranks: int, options: RunOptions, *, external: bool) -> str:
     cost = estimate(the_plan, ranks, options.iterations, external=external)
     per_node = the_plan.of(ranks)[0].cell.ranks_per_node or ranks
@@ -45,7 +68,7 @@ def _cases(the_plan: NcclPlan, ranks: int) -> list[str]:
     for case in the_plan.of(ranks):
         cell = case.cell
         place = "in place" if cell.in_place else ""
-        name = case.label if case.provider == "nccl" else f"{case.provider}:{case.label}"
+        name = case.label if case.provider in ("nccl", "rccl") else f"{case.provider}:{case.label}"
         sizes.setdefault((cell.collective, place, f"{name} {cell.dtype}"), set()).add(cell.nbytes)
     return [
         f"  {name} {label}{f' {place}' if place else ''}: {_sizes(sorted(found))}"

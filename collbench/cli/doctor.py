@@ -22,10 +22,13 @@ _WIDTH = 80
 
 @click.command()
 @click.option("--mpi", metavar="PATH", help="An mpiexec, a prefix or a virtual environment to look at.")
+@click.option(
+    "--nccl-lib", metavar="PATH", help="A libnccl.so to ask instead of the one that would be loaded."
+)
 @options.json_option
-def command(mpi: str | None, as_json: bool) -> None:
+def command(mpi: str | None, nccl_lib: str | None, as_json: bool) -> None:
     """Say whether this machine is fit to measure; every fault comes with the command that mends it."""
-    findings = doctor.examine(mpi)
+    findings = doctor.examine(mpi, nccl_lib)
     if as_json:
         click.echo(
             json.dumps(

@@ -113,7 +113,7 @@ def command(
     else:
         job = _new_job(profile_name or "quick", given)
     if job.profile.backend != "mpi":
-        return _other_backend(job, output, dry_run=dry_run)
+        return _other_backend(job, output, dry_run=dry_run, as_json=as_json)
     ranks = launchers.inside_job(os.environ)
     if ranks and not dry_run:
         return _inside(job, ranks, output)
@@ -138,8 +138,11 @@ def _new_job(name: str, given: dict[str, Any]) -> resume.Job:
     return resume.Job(request.with_options(profile.load(name), options), options)
 
 
-def _other_backend(job: resume.Job, output: Path | None, *, dry_run: bool) -> int:
+def _other_backend(job: resume.Job, output: Path | None, *, dry_run: bool, as_json: bool) -> int:
     backend = BACKENDS[job.profile.backend]()
+    if dry_run and as_json:
+        click.echo(json.dumps(backend.dry_run_json(job.profile, job.options), ensure_ascii=False))
+        return 0
     if dry_run:
         click.echo(backend.dry_run(job.profile, job.options))
         return 0
@@ -149,7 +152,7 @@ def _other_backend(job: resume.Job, output: Path | None, *, dry_run: bool) -> in
         if job.output is None:
             writer.write(_run_line(job))
         backend.execute(job.profile, job.options, writer)
-    click.echo(f"{path}")
+    click.echo(json.dumps({"run": str(path)}, ensure_ascii=False) if as_json else f"{path}")
     return 0
 
 

@@ -3,6 +3,7 @@
 """Test only: prints what an nccl-tests binary prints. It measures nothing and its numbers are made up.
 
 STANDIN_HANG, STANDIN_CRASH, STANDIN_WRONG: sizes at which it hangs, ends badly, or counts wrong elements.
+STANDIN_INTERRUPT: size at which the one who started it is told to end.
 STANDIN_RANKS, STANDIN_NODES: what a launcher would have started. STANDIN_DEAF: variables do not reach "NCCL".
 """
 
@@ -115,6 +116,9 @@ def table(args, collective, ranks, forced, *, debug):
         unit = ITEMSIZE[args.d] * (ranks if shared else 1)
         real = size // unit * unit
         if os.environ.get("STANDIN_HANG") == str(real) and not debug:
+            signal.pause()
+        if os.environ.get("STANDIN_INTERRUPT") == str(real) and not debug:
+            os.kill(os.getppid(), signal.SIGTERM)
             signal.pause()
         if os.environ.get("STANDIN_CRASH") == str(real) and not debug:
             print("h0: Test CUDA failure common.cu:295 'unspecified launch failure'", flush=True)

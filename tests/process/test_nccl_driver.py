@@ -1,5 +1,6 @@
 """The driver of the NCCL back end around launches of a stand-in worker; its numbers are made up and never shown."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -7,14 +8,14 @@ import pytest
 
 from collbench import profile, results
 from collbench.backends import nccl, nccl_presence
-from collbench.errors import UnansweredError
+from collbench.errors import InterruptedRunError, UnansweredError
 from collbench.request import RunOptions
 from collbench.runfile import RunWriter
 
 pytestmark = pytest.mark.process
 
 STANDIN = """
-import json, os, sys
+import json, os, signal, sys
 from collbench.backends.nccl_worker import proof_key
 from collbench.records import Case
 from collbench.runfile import RunWriter
@@ -32,6 +33,10 @@ with RunWriter(__import__("pathlib").Path(plan["output"])) as run:
                 run.write({"kind": "proof", "launch": plan["launch"], "key": proof_key(Case.from_json(case)), "case": case,
                            "effective": case["algorithm"], "params": {},
                            "evidence": {"status": "proven", "by": "tuning_log"}})
+            elif str(case["nbytes"]) == os.environ.get("STANDIN_INTERRUPT"):
+                open(os.environ["STANDIN_PID"], "w").write(str(os.getpid()))
+                os.kill(os.getppid(), signal.SIGTERM)
+                signal.pause()
             elif str(case["nbytes"]) == bad:
                 print("rank 0 lost its GPU")
                 run.close()
@@ -124,3 +129,17 @@ def test_a_spent_budget_skips_the_rest(measure):
     run = results.read(measure.path)
     assert not run.cells
     assert "the time budget was spent" in {s["reason"] for s in run.skipped}
+
+
+def test_the_batch_systems_signal_ends_the_run_and_keeps_the_file(measure, monkeypatch, tmp_path):
+    """The launch in flight is ended too; exit 130; the file is completed by the next call."""
+    monkeypatch.setenv("STANDIN_INTERRUPT", "4096")
+    monkeypatch.setenv("STANDIN_PID", str(tmp_path / "pid"))
+    with pytest.raises(InterruptedRunError, match="SIGTERM.*--resume") as caught:
+        measure()
+    assert caught.value.exit_status == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert not results.read(measure.path).failed
+    monkeypatch.delenv("STANDIN_INTERRUPT")
+    assert _keys(measure()) == EVERYTHING

@@ -154,6 +154,28 @@ def test_a_crash_costs_one_size_and_says_what_was_printed(run, monkeypatch):
     assert "unspecified launch failure" in found.failed[0]["detail"]
 
 
+def test_a_signal_ends_the_run_with_130_and_keeps_the_file(run, monkeypatch, tmp_path, cli):
+    """What was measured before stays, nothing counts as failed, and the run goes on from there."""
+    words = ("--no-prove", "--json")
+    monkeypatch.setenv("STANDIN_INTERRUPT", "16384")
+    status, found = run(*words, algorithms='["default"]', sizes="1K,64K,16K")
+    assert status == 130
+    assert "interrupted by SIGTERM" in status.stderr
+    assert not found.failed
+    monkeypatch.delenv("STANDIN_INTERRUPT")
+    assert cli("run", "--resume", str(tmp_path / "run.jsonl")) == 0
+    assert {c["case"]["nbytes"] for c in results.read(tmp_path / "run.jsonl").cells} == {1024, 16384, 65536}
+
+
+def test_rccl_tests_measure_rccl(run):
+    """Its cases, and the library of its launches, are RCCL's, skipped ones included."""
+    status, found = run(tool='tool = "rccl-tests"', sizes="1K:16K:x4", algorithms='["ring", "symmetric"]')
+    assert status == 0
+    lines = [*found.cells, *found.skipped]
+    assert {x["case"]["provider"] for x in lines} == {"rccl"}
+    assert {c["case"]["algorithm"] for c in found.cells} == {"default", "ring"}
+
+
 def test_wrong_results_are_failures_without_a_time(run, monkeypatch):
     """Only the half that is wrong is lost."""
     monkeypatch.setenv("STANDIN_WRONG", "4096")

@@ -59,6 +59,18 @@ def test_a_small_shared_memory_is_a_warning_with_its_remedy(monkeypatch):
     assert "--shm-size" in finding.remedy
 
 
+def test_another_nccl_library_is_asked(cli, tmp_path, monkeypatch):
+    """``--nccl-lib`` reaches the look at NCCL, which says that this file is none."""
+    monkeypatch.setattr(doctor, "_mpi", lambda _mpi: [])
+    gone = tmp_path / "gone.so"
+    findings = doctor.examine(nccl_lib=str(gone))
+    (nccl,) = [f for f in findings if f.name == "NCCL"]
+    assert nccl.status == WARNING
+    assert "gone.so" in nccl.text
+    shown = json.loads(cli("doctor", "--nccl-lib", gone, "--json").stdout)
+    assert [f["text"] for f in shown["findings"] if f["name"] == "NCCL"] == [nccl.text]
+
+
 def test_the_doctor_refuses_a_place_without_mpi(cli, tmp_path):
     """Wrong use is exit 2, in one sentence."""
     result = cli("doctor", "--mpi", tmp_path / "gone")

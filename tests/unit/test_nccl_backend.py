@@ -1,5 +1,6 @@
 """The NCCL back end on a machine without a GPU."""
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -27,6 +28,25 @@ def test_the_dry_run_of_several_nodes_names_the_launcher():
     assert "mpirun -n 128 -N 8" in nccl.Backend().dry_run(chosen, RunOptions())
     text = nccl.Backend().dry_run(chosen, RunOptions(launcher="srun -n {ranks} -N {nodes}"))
     assert "srun -n 128 -N 16 " in text
+
+
+@pytest.mark.parametrize("backend", ["nccl", "nccl-tests"])
+def test_the_dry_run_as_data_holds_the_same_plan(cli, tmp_path, backend):
+    """Cases as a run file has them, seconds, commands as words; the text's totals agree."""
+    path = tmp_path / "p.toml"
+    path.write_text(
+        f'backend = "{backend}"\n[[sweep]]\ncollectives = "allreduce"\nranks = 8\nsizes = "1K,1M"\n'
+        'algorithms = ["ring"]\n'
+    )
+    found = json.loads(cli("run", path, "--dry-run", "--seed", "3", "--json").stdout)
+    text = cli("run", path, "--dry-run", "--seed", "3").stdout
+    (count,) = found["rank_counts"]
+    assert f"{len(count['cases'])} cases" in text
+    assert {(c["provider"], c["ranks"]) for c in count["cases"]} == {("nccl", 8)}
+    assert f"{found['gpu_s'] / 3600:.2f} GPU-hours" in text
+    assert all(" ".join(words) in text for words in found["commands"])
+    assert found["commands"]
+    assert found["seed"] == 3
 
 
 @no_gpu
