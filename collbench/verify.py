@@ -15,7 +15,7 @@ from collbench.installation import Installation
 from collbench.plan import Group, Launch, Plan
 from collbench.records import ITEMSIZE, Case, Cell
 from collbench.results import Run
-from collbench.tables.reading import INFINITY, LoadedTable, Stretch
+from collbench.tables.reading import DTYPE, INFINITY, LoadedTable, Stretch
 
 UNTOUCHED, WITH_TABLE = "untouched", "table"
 LAUNCHES = 6
@@ -134,9 +134,9 @@ def _inside(stretch: Stretch) -> int:
 
 def _cell(name: str, ranks: int, nbytes: int) -> Cell:
     row = COLLECTIVES[name]
-    unit = ITEMSIZE["float32"]
+    unit = ITEMSIZE[DTYPE]
     rounded = max(round_nbytes(name, nbytes, ranks, unit), unit * (ranks if row.per_rank else 1))
-    return Cell(name, ranks, ranks, rounded if row.sized else 0, op="sum" if row.reduces else None)
+    return Cell(name, ranks, ranks, rounded if row.sized else 0, DTYPE, op="sum" if row.reduces else None)
 
 
 def proof_plan(

@@ -90,8 +90,13 @@ def render(selection: Selection) -> str:
 
 
 def merge(selection: Selection, own: Tree) -> Tree:
-    """Return the library's table with the tuned branches replaced."""
+    """Return the library's table with the tuned branches replaced.
+
+    Raises:
+        UnansweredError: a rule that the table cannot hold.
+    """
     merged = dict(own)
+    dtypes = tuple(selection.context.get("dtype") or ())
     for name in dict.fromkeys(rule.collective for rule in selection.rules):
         rules = [r for r in selection.rules if r.collective == name]
         key = f"collective={WORDS.get(name, name)}"
@@ -101,19 +106,19 @@ def merge(selection: Selection, own: Tree) -> Tree:
         fallback: Tree = branch.get("comm_type=intra", dict(branch))
         intra: Tree = {}
         for _first, last, span in communicators(rules):
-            tree = _sizes(name, span, fallback) if span else fallback
+            tree = _sizes(name, span, fallback, dtypes) if span else fallback
             intra["comm_size=any" if last is None else f"comm_size<={last}"] = tree
         merged[key] = {**branch, "comm_type=intra": intra} if "comm_type=intra" in branch else intra
     return merged
 
 
-def _sizes(name: str, rules: Sequence[Rule], fallback: Tree) -> Tree:
+def _sizes(name: str, rules: Sequence[Rule], fallback: Tree, dtypes: Sequence[str]) -> Tree:
     if name == "barrier":
         return _leaf(rules[0], fallback)
     operator = "avg_msg_size" if name in AVERAGE else "total_msg_size"
     tree: Tree = {f"{operator}<=0": fallback}
     for rule in rules:
-        last = None if rule.max_bytes is None else _native(rule, rule.max_bytes)
+        last = None if rule.max_bytes is None else _native(rule, rule.max_bytes, dtypes)
         if last is None or last > LARGEST:
             tree[f"{operator}=any"] = _leaf(rule, fallback)
             return tree
@@ -122,11 +127,19 @@ def _sizes(name: str, rules: Sequence[Rule], fallback: Tree) -> Tree:
     return tree
 
 
-def _native(rule: Rule, nbytes: int) -> int:
+def _native(rule: Rule, nbytes: int, dtypes: Sequence[str]) -> int:
     """Return a total size in the unit of the collective's operator."""
     if rule.collective == "alltoall":
         return nbytes // rule.ranks
-    return nbytes // ITEMSIZE["float32"] if rule.collective in ELEMENTS else nbytes
+    if rule.collective not in ELEMENTS:
+        return nbytes
+    sizes = {ITEMSIZE[dtype] for dtype in dtypes if dtype in ITEMSIZE}
+    if len(sizes) != 1 or not set(dtypes) <= ITEMSIZE.keys():
+        raise UnansweredError(
+            f"an MPICH table keys {rule.collective} on elements, and the element size is not known from data type "
+            f"{', '.join(dtypes) or 'unknown'}: decide from runs of one data type"
+        )
+    return nbytes // sizes.pop()
 
 
 def _leaf(rule: Rule, fallback: Tree) -> Tree:

@@ -11,14 +11,18 @@ from collbench import algorithms
 from collbench.algorithms.openmpi import RULES_FILE_IDS
 from collbench.errors import UsageError
 from collbench.installation import Installation
+from collbench.records import ITEMSIZE
 from collbench.tables import mpich, openmpi
 
 INFINITY = 2**62
+DTYPE = "float32"
+"""Data type of the calls that stretches speak about. A table that counts elements holds for every type, each at its own
+total bytes; the file does not name the type it was measured with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One stretch of sizes (total bytes, both inclusive) at a rank count.
+    """One stretch of sizes (total bytes of a call with ``DTYPE``, both inclusive) at a rank count.
 
     Attributes:
         collective: name.
@@ -135,7 +139,7 @@ def _mpich_stretches(name: str, intra: mpich.Tree, own: mpich.Tree) -> list[Stre
         ranks, first = int(match[1]), 0
         for operator, leaf in sizes.items():
             limit = re.fullmatch(r"(avg|total)_msg_size<=(\d+)", operator)
-            scale = ranks if name == "alltoall" else 4 if name in mpich.ELEMENTS else 1
+            scale = ranks if name == "alltoall" else ITEMSIZE[DTYPE] if name in mpich.ELEMENTS else 1
             last = int(limit[2]) * scale if limit else INFINITY
             found.append(
                 Stretch(name, ranks, first, last, "default" if leaf == fallback else _leaf_name(leaf))

@@ -216,6 +216,25 @@ def test_mpich_guards_operators_counts_and_buffers():
         assert guard in text
 
 
+@pytest.mark.parametrize(("dtype", "elements"), [("float32", 1024), ("float64", 512), ("uint8", 4096)])
+def test_mpich_counts_gathered_elements_of_the_measured_type(dtype, elements):
+    own = {"collective=gather": {"comm_type=intra": {"algorithm=MPIR_Gather_intra_binomial": {}}}}
+    rules = (
+        mpich_rule("binomial", 0, 4096, collective="gather"),
+        mpich_rule("default", 4097, None, collective="gather"),
+    )
+    intra = mpich.merge(selection(rules, "mpich", dtype=[dtype]), own)["collective=gather"]["comm_type=intra"]
+    assert f"total_msg_size<={elements}" in intra["comm_size<=8"]
+
+
+@pytest.mark.parametrize("dtypes", [["float32", "float64"], [], ["unheard_of"]])
+def test_mpich_guesses_no_element_size(dtypes):
+    own = {"collective=scatter": {"comm_type=intra": {"algorithm=MPIR_Scatter_intra_binomial": {}}}}
+    rules = (mpich_rule("binomial", 0, 4096, collective="scatter"),)
+    with pytest.raises(UnansweredError, match="element size is not known"):
+        mpich.merge(selection(rules, "mpich", dtype=dtypes), own)
+
+
 # NCCL ----------------------------------------------------------------------------------------------------
 
 
