@@ -6,6 +6,7 @@ the installed packages. Timed calls go through the low-level binding: it takes p
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,8 @@ class Gpu:
         self.device.set_current()
         self.stream = self.device.create_stream()
         self._handle = int(self.stream.handle)
+        self._number = local_rank
+        self.arrays = _arrays(local_rank)
 
     def communicator(self, identity: bytes, ranks: int, rank: int, channels: int | None) -> Any:
         """Create a communicator; NCCL_ALGO and NCCL_PROTO are read now, channels are part of its configuration."""
@@ -87,6 +90,17 @@ class Gpu:
     def get(self, address: int, data: Codes) -> None:
         """Copy from a device address to the host."""
         _checked(runtime.cudaMemcpy(data.ctypes.data, address, data.nbytes, runtime.cudaMemcpyKind(TO_HOST)))
+
+    def view(self, address: int, count: int, kind: Any) -> Any:
+        """Return device memory as an array of ``arrays`` (cupy), without a copy."""
+        cuda = self.arrays.cuda
+        memory = cuda.UnownedMemory(address, count * kind.itemsize, None, self._number)
+        return self.arrays.ndarray((count,), kind, cuda.MemoryPointer(memory, 0))
+
+    def free_scratch(self) -> None:
+        """Give back what comparing on the device took."""
+        if self.arrays is not None:
+            self.arrays.get_default_memory_pool().free_all_blocks()
 
     def sync(self) -> None:
         """Wait for the stream."""
@@ -181,6 +195,18 @@ def choose(variables: dict[str, str]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+def _arrays(local_rank: int) -> Any:
+    """Return cupy where it is installed and works (it compiles as it goes); None = results are compared on the host."""
+    try:
+        cupy = import_module("cupy")
+        cupy.cuda.Device(local_rank).use()
+        if int(cupy.flatnonzero(cupy.arange(3)).sum()) != 3:
+            return None
+    except (ImportError, RuntimeError, OSError):
+        return None
+    return cupy
 
 
 def _checked(result: Any) -> None:

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 
 from collbench.backends import nccl_data as data
+from collbench.backends.nccl_check import CHUNK, checked_starts, compare
 from collbench.backends.nccl_control import Control, Values
 from collbench.backends.nccl_plan import COMPOSED, environment, setting
 from collbench.records import ITEMSIZE, Case, Cell
 
 Call = Callable[[], None]
-CHUNK = 1 << 24
-"""Elements copied to or from the host at a time."""
-CHECKED_CHUNKS = 8
-"""Of a long buffer the first and the last chunks are compared, half as many each."""
 
 
 class RefusedError(Exception):
@@ -104,11 +101,12 @@ class Session:
 
 @dataclass
 class Ready:
-    """A case with its buffers, checked and ready to be timed."""
+    """A case with its buffers, checked and ready to be timed; ``checked`` says where results were compared."""
 
     case: Case
     issue: Call
     keep: "_Buffers"
+    checked: str = ""
 
 
 def prepare(session: Session, case: Case) -> Ready:
@@ -132,9 +130,12 @@ def prepare(session: Session, case: Case) -> Ready:
         gpu.sync()
 
     session.agree(once)
-    wrong = _compare(gpu, cell, session.control.rank, receive)
-    if session.control.maximum(np.array([float(wrong is not None)]))[0]:
+    wrong, on_host = compare(gpu, cell, session.control.rank, receive)
+    agreed = session.control.maximum(np.array([float(wrong is not None), float(on_host)]))
+    if agreed[0]:
         raise ValueError(wrong or "another rank has a wrong result")
+    whole = len(checked_starts(data.counts(cell)[1])) * CHUNK >= data.counts(cell)[1]
+    ready.checked = ("host" if whole else "host, both ends") if agreed[1] else "device"
     return ready
 
 
@@ -206,30 +207,9 @@ def _fill(gpu: Any, cell: Cell, rank: int, send: int) -> None:
 
 def _clear(gpu: Any, cell: Cell, receive: int) -> None:
     count, itemsize = data.counts(cell)[1], ITEMSIZE[cell.dtype]
-    zeros = np.zeros(min(CHUNK, count), dtype=data.codes(cell.dtype).dtype)
+    zeros = np.zeros(min(CHUNK, count), dtype=data.kind(cell.dtype))
     for start in range(0, count, CHUNK):
         gpu.put(receive + start * itemsize, zeros[: min(CHUNK, count - start)])
-
-
-def checked_starts(count: int) -> list[int]:
-    """Return where the compared chunks of ``count`` elements start."""
-    starts = list(range(0, count, CHUNK))
-    half = CHECKED_CHUNKS // 2
-    return starts if len(starts) <= CHECKED_CHUNKS else [*starts[:half], *starts[-half:]]
-
-
-def _compare(gpu: Any, cell: Cell, rank: int, receive: int) -> str | None:
-    count, itemsize = data.counts(cell)[1], ITEMSIZE[cell.dtype]
-    for start in checked_starts(count):
-        wanted = data.expected(cell, rank, start, min(CHUNK, count - start))
-        if wanted is None:
-            return None
-        found = np.empty_like(wanted)
-        gpu.get(receive + start * itemsize, found)
-        wrong = data.difference(found, wanted, start)
-        if wrong:
-            return wrong
-    return None
 
 
 def block(session: Session, ready: Ready, count: int, timing: str) -> Values:

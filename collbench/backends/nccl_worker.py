@@ -194,7 +194,8 @@ class _Rank:
                     entry.case, self._plan["launch"], float(np.median(times)),
                     tuple(float(np.median(b)) for b in found), percentiles(times) if timing == "events" else {},
                     count * BLOCKS, sync=SYNC, timer=TIMER[timing], evidence=_evidence(entry.case, evidence),
-                    extra={"effective_params": evidence["params"]} if evidence.get("params") else {},
+                    extra={"checked": entry.checked,
+                           **({"effective_params": evidence["params"]} if evidence.get("params") else {})},
                 ).to_json()
             )  # fmt: skip
 

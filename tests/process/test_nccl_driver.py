@@ -135,7 +135,7 @@ def test_the_batch_systems_signal_ends_the_run_and_keeps_the_file(measure, monke
     """The launch in flight is ended too; exit 130; the file is completed by the next call."""
     monkeypatch.setenv("STANDIN_INTERRUPT", "4096")
     monkeypatch.setenv("STANDIN_PID", str(tmp_path / "pid"))
-    with pytest.raises(InterruptedRunError, match="SIGTERM.*--resume") as caught:
+    with pytest.raises(InterruptedRunError, match=r"SIGTERM.*--resume") as caught:
         measure()
     assert caught.value.exit_status == 130
     with pytest.raises(ProcessLookupError):

@@ -7,10 +7,11 @@ import pytest
 
 from collbench.backends import nccl_data as data
 from collbench.backends import nccl_measure as measure
-from collbench.backends import nccl_worker
+from collbench.backends import nccl_check, nccl_worker
 from collbench.records import ITEMSIZE, Case, Cell
 
 PER_NODE = 2
+OPS = ("sum", "max", "min", "prod")
 
 
 class Meeting:
@@ -61,7 +62,7 @@ class Memory:
 def _view(address, count, dtype):
     import ctypes
 
-    kind = data.codes(dtype).dtype
+    kind = data.kind(dtype)
     raw = (ctypes.c_char * (count * kind.itemsize)).from_address(address)
     return np.frombuffer(raw, dtype=kind)
 
@@ -69,8 +70,17 @@ def _view(address, count, dtype):
 class HostGpu:
     """``nccl_bind.Gpu`` on host memory: the collectives by their definition."""
 
-    def __init__(self, meeting, rank, spoil=None):
-        self.meeting, self.rank, self.spoil = meeting, rank, spoil
+    def __init__(self, meeting, rank, spoil=None, arrays=None):
+        self.meeting, self.rank, self.spoil, self.arrays = meeting, rank, spoil, arrays
+
+    def view(self, address, count, kind):
+        import ctypes
+
+        raw = (ctypes.c_char * (count * kind.itemsize)).from_address(address)
+        return self.arrays.frombuffer(raw, dtype=kind)
+
+    def free_scratch(self):
+        pass
 
     def communicator(self, identity, ranks, rank, channels):
         assert identity == b"id"
@@ -130,16 +140,18 @@ def _same(values):
     return {"float32": "float32", "int8": "int8", "float64": "float64", "int32": "int32"}[values.dtype.name]
 
 
-def _prepare(case, ranks, spoil=None):
+def _prepare(case, ranks, spoil=None, arrays=None, checked=None):
     meeting, errors = Meeting(ranks), [None] * ranks
 
     def one(rank):
         control = Control(meeting, rank)
         session = measure.Session(
-            HostGpu(meeting, rank, spoil), control, lambda _: None, lambda: b"id", PER_NODE
+            HostGpu(meeting, rank, spoil, arrays), control, lambda _: None, lambda: b"id", PER_NODE
         )
         try:
-            measure.prepare(session, case)
+            found = measure.prepare(session, case).checked
+            if checked is not None:
+                checked.append(found)
         except ValueError as error:
             errors[rank] = str(error)
         session.close()
@@ -175,10 +187,42 @@ def test_a_right_result_passes_and_a_wrong_element_is_found(name, in_place):
     assert all(errors)
 
 
-@pytest.mark.parametrize("op", ["sum", "max", "min", "prod"])
-def test_every_operator_is_checked(op):
-    """Whatever the operator leaves of the pattern."""
-    assert _prepare(Case(_cell("allreduce", 4, op=op), "nccl", "default"), 4) == [None] * 4
+@pytest.mark.parametrize("name", ["allreduce", "reduce_scatter"])
+@pytest.mark.parametrize("op", OPS)
+def test_every_operator_is_checked(op, name):
+    """The right one passes; every other one fails in its place."""
+    cell = _cell(name, 4, op=op)
+    assert _prepare(Case(cell, "nccl", "default"), 4) == [None] * 4
+    right = data.combined(op, "float32", 4)
+    for other in set(OPS) - {op}:
+        function = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}[other]
+        assert (function.reduce([data.operand(op, "float32", 4, r) for r in range(4)]) != right).mean() > 0.5
+
+
+class Arrays:
+    """numpy under another name, in the part of cupy; ``full`` has no memory to spare."""
+
+    def __init__(self, *, full=False):
+        self.full = full
+
+    def __getattr__(self, name):
+        if self.full and name == "arange":
+            raise MemoryError
+        return getattr(np, name)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_the_device_compares_where_it_can(name):
+    """It finds the same; where it has no memory left the host does it; the row says which."""
+    case = Case(_cell(name, 4), "nccl", "default")
+    for arrays, where in ((None, "host"), (Arrays(), "device"), (Arrays(full=True), "host")):
+        checked = []
+        assert _prepare(case, 4, arrays=arrays, checked=checked) == [None] * 4
+        # A rank of reduce without a result compares nothing, wherever it is.
+        assert checked == [where] * 4
+        errors = _prepare(case, 4, spoil=0, arrays=arrays)
+        assert "is right" in errors[0]
+        assert all(errors)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -190,15 +234,40 @@ def test_compositions_are_allreduces(algorithm, in_place):
     assert all(_prepare(case, 6, spoil=3))
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 40])
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("dtype", list(ITEMSIZE))
-def test_patterns_are_small_exact_numbers_in_every_type(dtype):
-    """0, 1, 2 and 3 differ, fit one element, and each element of a reduction comes from one rank alone."""
-    assert len(set(data.codes(dtype).tolist())) == 4
-    assert data.codes(dtype).itemsize == ITEMSIZE[dtype]
-    cell = Cell("allreduce", 5, 5, 50 * ITEMSIZE[dtype], dtype, "sum")
-    zero = data.codes(dtype)[0]
-    sent = [data.sent(cell, r, 0, 50) for r in range(5)]
-    assert all(sum(s[i] != zero for s in sent) == 1 for i in range(50))
+def test_reductions_are_exact_and_miss_no_rank(dtype, op, ranks):
+    """Each number fits the type exactly; a rank that is left out or counted twice (sum, prod) changes the result."""
+    inputs = [data.operand(op, dtype, ranks, r) for r in range(ranks)]
+    right = data.combined(op, dtype, ranks)
+    assert right.max() <= data.exact(dtype)
+    assert min(x.min() for x in inputs) >= 0
+    function = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}[op]
+    assert np.array_equal(function.reduce(inputs), right)
+    for rank in range(ranks if ranks > 1 else 0):
+        others = function.reduce([x for r, x in enumerate(inputs) if r != rank])
+        assert (others != right)[: 2 * ranks].any()
+        if op in ("sum", "prod"):
+            assert (function(right, inputs[rank]) != right)[: 2 * ranks].any()
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [
+    ("float8e4m3", [0, 0x38, 0x40, 0x44, 0x48, 0x4A, 0x4C, 0x4E, 0x50]),
+    ("float8e5m2", [0, 0x3C, 0x40, 0x42, 0x44, 0x45, 0x46, 0x47, 0x48]),
+    ("bfloat16", [0, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0x40C0, 0x40E0, 0x4100]),
+])  # fmt: skip
+def test_types_that_numpy_lacks_are_written_in_bits(dtype, expected):
+    """0 to 8, as their formats define them."""
+    assert data.encode(np.arange(9), dtype).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", list(ITEMSIZE))
+def test_whole_numbers_differ_in_every_type(dtype):
+    """All that are used, in elements of the right size."""
+    values = np.arange(min(data.exact(dtype), 2048) + 1)
+    assert len(set(data.encode(values, dtype).tolist())) == len(values)
+    assert data.kind(dtype).itemsize == ITEMSIZE[dtype]
 
 
 def test_patterns_do_not_depend_on_where_a_chunk_starts():
@@ -210,10 +279,10 @@ def test_patterns_do_not_depend_on_where_a_chunk_starts():
 
 def test_long_buffers_are_compared_at_both_ends():
     """Everything up to eight chunks, then the first and the last four."""
-    assert measure.checked_starts(3 * measure.CHUNK) == [0, measure.CHUNK, 2 * measure.CHUNK]
-    far = measure.checked_starts(100 * measure.CHUNK)
+    assert nccl_check.checked_starts(3 * nccl_check.CHUNK) == [0, nccl_check.CHUNK, 2 * nccl_check.CHUNK]
+    far = nccl_check.checked_starts(100 * nccl_check.CHUNK)
     assert len(far) == 8
-    assert far[-1] == 99 * measure.CHUNK
+    assert far[-1] == 99 * nccl_check.CHUNK
 
 
 LINE = "h0:1:1 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo {} proto {} channel{{Lo..Hi}}={{0..7}}\n"
