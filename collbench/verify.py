@@ -14,7 +14,6 @@ from collbench.errors import UnansweredError
 from collbench.installation import Installation
 from collbench.plan import Group, Launch, Plan
 from collbench.records import ITEMSIZE, Case, Cell
-from collbench.results import Run
 from collbench.tables.reading import DTYPE, INFINITY, LoadedTable, Stretch
 
 UNTOUCHED, WITH_TABLE = "untouched", "table"
@@ -194,38 +193,6 @@ def measure_plan(
             )
             planned.append(Launch(ranks, repetition, "measure", sides[side], groups, side))
     return Plan(tuple(planned))
-
-
-Shown = Mapping[tuple[str, int, int], frozenset[str]]
-"""(collective, ranks, nbytes) → the algorithms that the proof cannot tell from what ran."""
-
-
-def effective(run: Run, first_launch: int) -> dict[tuple[str, int, int], frozenset[str]]:
-    """Return what was shown to run, from proof lines of launches from a number on; cells without proof are absent."""
-    return {
-        (p["case"]["collective"], p["case"]["ranks"], p["case"]["nbytes"]): frozenset(
-            [p["effective"], *((p.get("evidence") or {}).get("candidates") or ())]
-        )
-        for p in run.proofs
-        if p["launch"] >= first_launch and p.get("effective")
-    }
-
-
-def loaded(wanted: Sequence[tuple[Cell, str | None]], before: Shown, after: Shown) -> bool | None:
-    """Say whether the library acts on the table: True shown, False shown not to, None cannot be told.
-
-    A cell shows it where the table's algorithm ran with the table and something else without; it shows the contrary
-    where something else runs with the table too. Cells in which the proof cannot tell the two apart say nothing.
-    """
-    contrary = False
-    for cell, algorithm in wanted:
-        key = (cell.collective, cell.ranks, cell.nbytes)
-        if algorithm in (None, "default") or key not in before or key not in after:
-            continue
-        if algorithm in after[key] and algorithm not in before[key]:
-            return True
-        contrary = contrary or (algorithm not in after[key] and after[key] == before[key])
-    return False if contrary else None
 
 
 def judge(

@@ -21,7 +21,7 @@ mpi portable backends
 launchers mpiexec launching outcome heartbeat worker worker_status runner inside installation memory resume trial doctor
 importers stats selection candidates screening segments decision ruling interpolation heldout pool stacks \
     compare pairing power method sides verdict check baseline ab quality guidance advice guidelines violations
-tables reports verify
+tables reports evidence verify
 cli __main__
 """.splitlines()
 """Lowest first; each module or folder of collbench stands in exactly one line."""

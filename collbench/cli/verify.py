@@ -12,9 +12,10 @@ import rich.box
 from rich.console import Console
 from rich.table import Table
 
-from collbench import __version__, algorithms, installation, results, runner, units, verify
+from collbench import __version__, algorithms, evidence, installation, results, runner, units, verify
 from collbench.cli import options as opt
 from collbench.errors import AnswerIsNoError, UnansweredError
+from collbench.evidence import Evidence
 from collbench.installation import Installation
 from collbench.mpi import probe
 from collbench.plan import Plan
@@ -66,17 +67,14 @@ def command(
 ) -> None:
     """Prove TABLE on the live library: with it against the untouched stack, interleaved, on fresh samples.
 
-    Exit status: 0 loaded and nowhere proven slower, 1 proven slower, 3 ignored, or too noisy to say.
+    Exit status: 0 loaded and nowhere proven slower, 1 proven slower, 3 ignored, or nothing tells, or too noisy to say.
     """
     found = installation.discover(mpi)
     loaded = reading.load(table, found)
     if all(s.algorithm == "default" for s in loaded.stretches):
-        Console(stderr=as_json).print(
-            f"{table} leaves every size to the library: nothing can be slower", markup=False
-        )
         if as_json:
-            click.echo(json.dumps(_to_json(loaded, None, [], []), ensure_ascii=False))
-        return
+            click.echo(json.dumps(_to_json(loaded, Evidence.UNKNOWN, [], []), ensure_ascii=False))
+        raise UnansweredError(f"{table} leaves every size to the library: there is nothing to prove")
     most = 2 * len(os.sched_getaffinity(0))
     wanted = verify.cells(loaded, ranks=ranks, sizes=sizes, collectives=collectives, most_ranks=most)
     words = Console(stderr=as_json)
@@ -85,13 +83,13 @@ def command(
         session = Session(
             found, loaded, path, RunOptions(mpi=mpi, thread_level=thread_level), Console(stderr=True)
         )
-        acts = session.prove(wanted)
+        shown = session.prove(wanted)
         speedups = session.measure(wanted, launches)
         speedups, confirmed = session.confirm(speedups, launches)
     if as_json:
-        click.echo(json.dumps(_to_json(loaded, acts, speedups, confirmed), ensure_ascii=False))
-    _show(words, loaded, speedups, acts)
-    _conclude(loaded, acts, speedups, confirmed)
+        click.echo(json.dumps(_to_json(loaded, shown, speedups, confirmed), ensure_ascii=False))
+    _show(words, loaded, speedups, shown, found.library)
+    _conclude(loaded, shown, found.library, speedups, confirmed)
 
 
 class Session:
@@ -125,13 +123,15 @@ class Session:
         self._next += outcome.launches
         return first
 
-    def prove(self, wanted: Wanted) -> bool | None:
-        """Say whether the library acts on the table (None: no cell can tell)."""
+    def prove(self, wanted: Wanted) -> Evidence:
+        """Return what shows that the library uses the table."""
         before = self._run(verify.proof_plan(wanted, self.found, {}))
-        old = verify.effective(results.read(self.path), before)
+        old = evidence.effective(results.read(self.path), before)
         after = self._run(verify.proof_plan(wanted, self.found, self.table.environment))
-        new = verify.effective(results.read(self.path), after)
-        return verify.loaded(wanted, old, new)
+        run = results.read(self.path)
+        acts = evidence.loaded(wanted, old, evidence.effective(run, after))
+        started = any(number >= after and "library" in line for number, line in run.launches.items())
+        return evidence.judge(acts, self.found.library, started=started)
 
     def measure(self, wanted: Wanted, launches: int, first: int = 0) -> list[Speedup]:
         """Return the speed-ups on interleaved launches from repetition ``first`` on."""
@@ -166,10 +166,11 @@ class Session:
         return merged, [s for s in again if s.slower]
 
 
-def _show(words: Console, table: LoadedTable, found: Sequence[Speedup], acts: bool | None) -> None:
-    state = {True: "loaded: its algorithms were shown to run", False: "IGNORED by the library",
-             None: "no cell tells whether it is loaded"}[acts]  # fmt: skip
-    words.print(f"{table.path} ({table.format}): {state}", markup=False)
+def _show(
+    words: Console, table: LoadedTable, found: Sequence[Speedup], shown: Evidence, library: str
+) -> None:
+    why = f": {evidence.READS_STRICTLY[library]}" if shown is Evidence.READ else ""
+    words.print(f"{table.path} ({table.format}): {shown}{why}", markup=False)
     grid = Table(
         "collective",
         "ranks",
@@ -195,9 +196,9 @@ def _show(words: Console, table: LoadedTable, found: Sequence[Speedup], acts: bo
 
 
 def _conclude(
-    table: LoadedTable, acts: bool | None, found: Sequence[Speedup], slower: Sequence[Speedup]
+    table: LoadedTable, shown: Evidence, library: str, found: Sequence[Speedup], slower: Sequence[Speedup]
 ) -> None:
-    if acts is False:
+    if shown is Evidence.IGNORED:
         raise UnansweredError(
             f"{table.path} is ignored: the library still runs its own choices; check that its version matches the table"
         )
@@ -208,6 +209,11 @@ def _conclude(
             f"{units.format_bytes(worst.cell.nbytes)} (rule: {worst.algorithm}): {worst.ratio:.2f}× "
             f"({worst.low:.2f} … {worst.high:.2f}) on fresh launches"
         )
+    if shown is Evidence.UNKNOWN:
+        raise UnansweredError(
+            f"nothing tells whether {table.path} is loaded: {library} starts with any table, and in no cell "
+            "a proof tells what runs with it from what runs without; choose other --sizes, --ranks or --collectives"
+        )
     if not found or sum(s.says_nothing for s in found) * 2 > len(found):
         raise UnansweredError(
             "too noisy to say: more than half of the cells cannot exclude ±25 %; use more --launches"
@@ -215,13 +221,14 @@ def _conclude(
 
 
 def _to_json(
-    table: LoadedTable, acts: bool | None, found: Sequence[Speedup], slower: Sequence[Speedup]
+    table: LoadedTable, shown: Evidence, found: Sequence[Speedup], slower: Sequence[Speedup]
 ) -> dict[str, Any]:
     mean = verify.overall(found) if found else None
     return {
         "table": str(table.path),
         "format": table.format,
-        "loaded": acts,
+        "loaded": shown.loaded,
+        "evidence": shown.name.lower(),
         "overall": None if mean is None else dict(zip(("speedup", "low", "high"), mean, strict=True)),
         "cells": [s.to_json() for s in found],
         "slower": [s.to_json() for s in slower],

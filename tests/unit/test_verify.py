@@ -1,5 +1,6 @@
 """Verify: paired launches, what is proven and what is not."""
 
+import contextlib
 import importlib.util
 from pathlib import Path
 
@@ -7,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from collbench import verify
-from collbench.errors import UnansweredError
+from collbench import evidence, verify
+from collbench.cli.verify import _conclude as conclude
+from collbench.errors import AnswerIsNoError, UnansweredError
+from collbench.evidence import Evidence
 from collbench.installation import Installation
 from collbench.records import Cell
 from collbench.results import COLUMNS
@@ -63,12 +66,43 @@ def test_loaded_is_shown_by_another_algorithm_only():
     key = ("allreduce", 4, 64)
     wanted = [(CELL, "ring")]
     old, ring, both = frozenset({"tree"}), frozenset({"ring"}), frozenset({"tree", "ring"})
-    assert verify.loaded(wanted, {key: old}, {key: ring}) is True
-    assert verify.loaded(wanted, {key: old}, {key: old}) is False
-    assert verify.loaded(wanted, {key: ring}, {key: ring}) is None
-    assert verify.loaded(wanted, {key: both}, {key: both}) is None
-    assert verify.loaded(wanted, {}, {key: ring}) is None
-    assert verify.loaded([(CELL, "default")], {key: old}, {key: old}) is None
+    assert evidence.loaded(wanted, {key: old}, {key: ring}) is True
+    assert evidence.loaded(wanted, {key: old}, {key: old}) is False
+    assert evidence.loaded(wanted, {key: ring}, {key: ring}) is None
+    assert evidence.loaded(wanted, {key: both}, {key: both}) is None
+    assert evidence.loaded(wanted, {}, {key: ring}) is None
+    assert evidence.loaded([(CELL, "default")], {key: old}, {key: old}) is None
+
+
+@pytest.mark.parametrize(
+    ("acts", "library", "started", "state", "loaded"),
+    [
+        (True, "openmpi", True, "ACTS", True), (False, "mpich", True, "IGNORED", False),
+        (None, "mpich", True, "READ", True), (None, "mpich", False, "UNKNOWN", None),
+        (None, "openmpi", True, "UNKNOWN", None), (None, "intelmpi", True, "UNKNOWN", None),
+    ],
+)  # fmt: skip
+def test_a_start_is_evidence_only_for_a_library_that_refuses_bad_tables(
+    acts, library, started, state, loaded
+):
+    found = evidence.judge(acts, library, started=started)
+    assert found.name == state
+    assert found.loaded is loaded
+
+
+CONCLUSIONS = [
+    (Evidence.ACTS, "openmpi", (), None), (Evidence.READ, "mpich", (), None),
+    (Evidence.UNKNOWN, "openmpi", (), UnansweredError), (Evidence.IGNORED, "mpich", (), UnansweredError),
+    (Evidence.ACTS, "openmpi", (0,), AnswerIsNoError), (Evidence.UNKNOWN, "intelmpi", (0,), AnswerIsNoError),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shown", "library", "slower", "error"), CONCLUSIONS)
+def test_no_error_means_loaded_and_nowhere_proven_slower(shown, library, slower, error):
+    """Where nothing tells whether the table is loaded, that is the answer, whatever the times."""
+    found = [verify.Speedup(CELL, "ring", 0.8 if slower else 1.1, 0.7, 1.12, 6)]
+    with contextlib.nullcontext() if error is None else pytest.raises(error):
+        conclude(TABLE, shown, library, found, [found[i] for i in slower])
 
 
 def test_sizes_lie_inside_the_stretches_and_bounding_entries_are_left_out():
