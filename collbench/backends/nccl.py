@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ class _Run:
     ) -> None:  # fmt: skip
         self._stop = stop
         self._plan, self._options, self._writer, self._folder = plan, options, writer, folder
-        self._budget_s = profile.budget_s
+        self._budget_s, self._sampling = profile.budget_s, asdict(profile.sampling)
         self._started, self._cells = time.monotonic(), 0
         self._number, self._done, self._evidence = 0, set[tuple[int, Case]](), dict[str, Any]()
 
@@ -180,7 +180,7 @@ class _Run:
             "launch": self._number, "purpose": purpose, "repetition": repetition, "ranks": ranks, "groups": groups,
             "ranks_per_node": plan.of(ranks)[0].cell.ranks_per_node or ranks, "timings": plan.request.timings,
             "iterations": self._options.iterations, "output": str(self._writer.path.resolve()), "status": str(status),
-            "evidence": self._evidence,
+            "evidence": self._evidence, "sampling": self._sampling,
         }))  # fmt: skip
         marker = {MARKER: new_marker()}
         job = Job(_command(plan, ranks, self._options, plan_file), {**os.environ, **marker},

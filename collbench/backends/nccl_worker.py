@@ -16,17 +16,16 @@ import numpy as np
 
 from collbench import environment
 from collbench.backends import nccl_measure as measure
+from collbench.backends import nccl_race
 from collbench.backends.nccl_control import PORT_OFFSET, Control, connect
-from collbench.backends.nccl_model import Hardware
-from collbench.backends.nccl_plan import WARMUP, iterations
 from collbench.errors import CollbenchError
 from collbench.importers import nccl_log
+from collbench.profile import Sampling
 from collbench.records import Case, Evidence, Measurement
 from collbench.runfile import RunWriter
-from collbench.samplers import percentiles
+from collbench.samplers import doubts, percentiles
 
 EXIT_UNUSABLE = 88
-BLOCKS = 5
 ONE_GPU = "COLLBENCH_ONE_GPU"
 """Set to 1, all ranks of a node share GPU 0 (NCCL_MULTI_RANK_GPU_ENABLE=1, NCCL 2.30 and newer)."""
 DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
@@ -178,24 +177,20 @@ class _Rank:
                    "detail": detail})  # fmt: skip
 
     def _race(self, ready: Sequence[measure.Ready], timing: str) -> None:
-        blocks: list[list[Any]] = [[] for _ in ready]
-        counts = [iterations(r.case, Hardware(), self._plan["iterations"]) for r in ready]
-        per_block = [max(1, -(-count // BLOCKS)) for count in counts]
-        for entry in ready:
-            measure.block(self._session, entry, WARMUP, "host")
-        for number in range(BLOCKS):
-            for index in [(i + number) % len(ready) for i in range(len(ready))]:
-                blocks[index].append(measure.block(self._session, ready[index], per_block[index], timing))
-        for entry, found, count in zip(ready, blocks, per_block, strict=True):
-            times = np.concatenate(found)
+        sampling = Sampling(**self._plan["sampling"])
+        race, lengths = nccl_race.race(self._session, ready, timing, sampling, self._plan["iterations"])
+        for entry, series, length in zip(ready, race.series, lengths, strict=True):
+            times = np.concatenate(series.times)
             evidence = self._plan["evidence"].get(proof_key(entry.case), {})
+            extra = {"checked": entry.checked, "stopped_by": race.stopped_by, "rounds": len(series.blocks)}
+            if evidence.get("params"):
+                extra["effective_params"] = evidence["params"]
             self.emit(
                 Measurement(
-                    entry.case, self._plan["launch"], float(np.median(times)),
-                    tuple(float(np.median(b)) for b in found), percentiles(times) if timing == "events" else {},
-                    count * BLOCKS, sync=SYNC, timer=TIMER[timing], evidence=_evidence(entry.case, evidence),
-                    extra={"checked": entry.checked,
-                           **({"effective_params": evidence["params"]} if evidence.get("params") else {})},
+                    entry.case, self._plan["launch"], float(np.median(times)), tuple(series.blocks),
+                    percentiles(times) if timing == "events" else {}, length * len(series.blocks), sync=SYNC,
+                    timer=TIMER[timing], evidence=_evidence(entry.case, evidence),
+                    warnings=tuple(doubts(series, None)), extra=extra,
                 ).to_json()
             )  # fmt: skip
 

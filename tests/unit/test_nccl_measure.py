@@ -5,9 +5,9 @@ import threading
 import numpy as np
 import pytest
 
+from collbench.backends import nccl_check, nccl_worker
 from collbench.backends import nccl_data as data
 from collbench.backends import nccl_measure as measure
-from collbench.backends import nccl_check, nccl_worker
 from collbench.records import ITEMSIZE, Case, Cell
 
 PER_NODE = 2
