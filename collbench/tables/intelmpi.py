@@ -1,7 +1,8 @@
-"""Intel MPI's environment: ``I_MPI_ADJUST_<COLL>="<preset>:<from>-<to>@<ranks>-<ranks>;…"``.
+"""Intel MPI's environment: ``I_MPI_ADJUST_<COLL>="<preset>:<from>-<to>;…"``.
 
-Both limits inclusive, matched in written order, the rest is the library's own choice. Source: Intel MPI reference;
-ranges checked cell by cell on 2021.18. Sizes are checked for allreduce only.
+Both limits inclusive; sizes outside all ranges go to the nearest range, not to the library's own choice. The reference also
+has ``@<ranks>-<ranks>``, but with it 2021.18 ignores the sizes and runs the last range at every size, so it is never
+written. Traced on 2021.18 for allreduce (tests/process/test_tables_libraries.py).
 """
 
 import shlex
@@ -14,16 +15,38 @@ from collbench.tables import Format, header
 
 UNIT = "bytes as Intel MPI counts them: total bytes (checked for allreduce only)"
 LARGEST = 2**31 - 1
-CANNOT = ("ranks per node or placement", "thread level, memory kind, data type")
+CANNOT = (
+    "rank count (sizes are ignored where one is given), ranks per node or placement",
+    "thread level, memory kind, data type",
+    "the library's own choice for some sizes of a collective: sizes outside all ranges go to the nearest range",
+)
 
 
 def variables(selection: Selection) -> dict[str, str]:
-    """Return variable → value for every collective with a rule other than the default."""
-    found: dict[str, list[str]] = {}
-    for rule in selection.rules:
-        if rule.algorithm != "default":
-            found.setdefault(intel_variable(rule.collective), []).append(_range(rule))
-    return {name: ";".join(ranges) for name, ranges in sorted(found.items())}
+    """Return variable → value for every collective with a rule other than the default.
+
+    Raises:
+        UnansweredError: the rules differ between rank counts, or leave a measured size to the library.
+    """
+    found: dict[str, str] = {}
+    for name in sorted({r.collective for r in selection.rules if r.algorithm != "default"}):
+        own = [r for r in selection.rules if r.collective == name]
+        if any(r.algorithm == "default" and r.basis == "measured" for r in own):
+            raise UnansweredError(
+                f"{name}: I_MPI_ADJUST cannot leave some sizes to the library; decide without the default"
+            )
+        by_ranks: dict[tuple[int, int | None], list[str]] = {}
+        for rule in own:
+            if rule.algorithm != "default":
+                by_ranks.setdefault((rule.ranks, rule.ranks_per_node), []).append(_range(rule))
+        values = {";".join(ranges) for ranges in by_ranks.values()}
+        if len(values) > 1:
+            raise UnansweredError(
+                f"{name}: the rules differ between rank counts or ranks per node, which I_MPI_ADJUST cannot tell apart; "
+                "recommend from runs of one rank count"
+            )
+        found[intel_variable(name)] = values.pop()
+    return dict(sorted(found.items()))
 
 
 def _range(rule: Rule) -> str:
@@ -31,7 +54,7 @@ def _range(rule: Rule) -> str:
         raise UnansweredError(f"{rule.collective} {rule.algorithm}: I_MPI_ADJUST cannot hold parameters")
     number = algorithms.find("intelmpi", rule.collective, rule.algorithm).native_id
     last = LARGEST if rule.max_bytes is None else min(rule.max_bytes, LARGEST)
-    return f"{number}:{rule.min_bytes}-{last}@{rule.ranks}-{rule.ranks_max or rule.ranks}"
+    return f"{number}:{rule.min_bytes}-{last}"
 
 
 def render(selection: Selection) -> str:
@@ -48,5 +71,6 @@ def activation(_path: str, selection: Selection) -> dict[str, str]:
 
 FORMAT = Format(
     name="intelmpi", suffix=".sh", provider="intelmpi", render=render, activation=activation, cannot=CANNOT,
+    keeps_default=False,
     summary="Intel MPI: I_MPI_ADJUST_* ranges",
 )  # fmt: skip

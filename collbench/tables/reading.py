@@ -157,14 +157,15 @@ def _intelmpi(path: Path, text: str) -> LoadedTable:
     environment = dict(re.findall(r"^export (I_MPI_ADJUST_\w+)='?([^'\n]+)'?$", text, re.MULTILINE))
     if not environment:
         raise UsageError(f"{path} holds no line 'export I_MPI_ADJUST_…'")
+    header = re.search(r"^# ranks ([\d, ]+), ranks per node", text, re.MULTILINE)
+    ranks = [int(word) for word in re.findall(r"\d+", header[1])] if header else []
     found: list[Stretch] = []
     for variable, value in environment.items():
         word = variable.removeprefix("I_MPI_ADJUST_").lower()
         name = {"reduce_scatter_block": "reduce_scatter", "reduce_scatter": "reduce_scatter_v"}.get(
             word, word
         )
-        for number, first, last, low, high in re.findall(r"(\d+):(\d+)-(\d+)@(\d+)-(\d+)", value):
-            rows = algorithms.algorithms("intelmpi", name)
-            chosen = next((r.name for r in rows if r.native_id == int(number)), None)
-            found += [Stretch(name, p, int(first), int(last), chosen) for p in {int(low), int(high)}]
+        rows = {row.native_id: row.name for row in algorithms.algorithms("intelmpi", name)}
+        for number, first, last in re.findall(r"(\d+):(\d+)-(\d+)", value):
+            found += [Stretch(name, p, int(first), int(last), rows.get(int(number))) for p in ranks]
     return LoadedTable(path, "intelmpi", environment, tuple(found))

@@ -148,3 +148,50 @@ def test_verify_shows_that_a_table_acts_and_measures_it(cli, mpi_library, tmp_pa
     assert len(shown["cells"]) == 1
     assert shown["cells"][0]["low"] <= shown["cells"][0]["speedup"] <= shown["cells"][0]["high"]
     assert int(found) == (1 if shown["slower"] else found.status)
+
+
+INTEL = (("rabenseifner", 0, 32768), ("ring", 32769, None))
+
+
+def test_intel_mpi_runs_the_presets_of_an_emitted_table(launch, mpi_library, tmp_path):
+    """At 4 ranks preset 2 runs up to its border and preset 8 above, where the library by itself runs something else."""
+    if mpi_library != "intelmpi":
+        pytest.skip("needs Intel MPI in this environment")
+    rules = [rule("intelmpi", name, first, last) for name, first, last in INTEL]
+    environment = written(tmp_path, selection("intelmpi", rules), "intelmpi")
+    assert environment == {"I_MPI_ADJUST_ALLREDUCE": "2:0-32768;8:32769-2147483647"}
+    sizes = (1024, 4096, 32768, 32784, 1 << 20)
+    before, after = (traced(launch, 4, "intelmpi", env, sizes) for env in ({}, environment))
+    for nbytes in ("1024", "4096", "32768"):
+        assert "rabenseifner" in after[nbytes], (nbytes, after)
+    for nbytes in ("32784", "1048576"):
+        assert "ring" in after[nbytes], (nbytes, after)
+        assert "ring" not in before[nbytes]
+    assert "rabenseifner" not in before["1024"] + before["4096"]
+
+
+def test_verify_says_why_a_table_counts_as_loaded(cli, mpi_library, tmp_path):
+    """MPICH: a table whose cells no proof separates was read, because a bad one aborts; a bad one is exit 3."""
+    if mpi_library != "mpich":
+        pytest.skip("needs MPICH in this environment")
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    rules = [rule("mpich", "binomial", 0, None, collective="bcast", ranks=2, ranks_per_node=2)]
+    good.write_text(tables.render(selection("mpich", rules), "mpich"))
+    bad.write_text(good.read_text().replace("MPIR_Bcast_intra_binomial", "MPIR_Bcast_intra_unheard_of"))
+    options = ("--ranks", "2", "--sizes", "64", "--launches", "3")
+    found = cli("verify", good, *options, "--json")
+    assert json.loads(found.stdout)["evidence"] == "read"
+    assert "aborts in MPI_Init" in found.stderr
+    assert cli("verify", bad, *options).status == 3
+
+
+def test_verify_does_not_call_a_table_loaded_that_nothing_shows(cli, mpi_library, tmp_path):
+    """Open MPI starts with any file: a table that asks for what runs anyway is exit 3, in one clear sentence."""
+    if mpi_library != "openmpi":
+        pytest.skip("needs Open MPI in this environment")
+    path = tmp_path / "rules.conf"
+    rules = [rule("openmpi", "recursive_doubling", 0, None, ranks=2, ranks_per_node=2)]
+    path.write_text(tables.render(selection("openmpi", rules), "openmpi"))
+    found = cli("verify", path, "--ranks", "2", "--sizes", "64", "--launches", "3")
+    assert found.status == 3, found.stderr
+    assert "nothing tells whether" in found.stderr

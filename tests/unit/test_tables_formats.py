@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from collbench import atomic, tables
 from collbench.errors import UnansweredError, UsageError
 from collbench.records import Rule, Selection
-from collbench.tables import mpich, nccl_tuner, openmpi, ucc
+from collbench.tables import intelmpi, mpich, nccl_tuner, openmpi, ucc
 from collbench.tables.coverage import communicators
 
 
@@ -290,15 +290,30 @@ def test_ucc_tokens_follow_its_grammar():
     assert "grammar only" in tables.render(made, "ucc")
 
 
-def test_intel_ranges_are_inclusive_and_bounded_by_ranks():
-    pytest.importorskip("collbench.algorithms.intelmpi")
-    from collbench import algorithms
-    from collbench.tables import intelmpi
+def intel_rule(algorithm, first, last, **changes):
+    return rule(algorithm, first, last, provider="intelmpi", **changes)
 
-    name = algorithms.algorithms("intelmpi", "allreduce")[0]
-    rules = (rule(name.name, 0, 1024, provider="intelmpi"), rule("default", 1025, None, provider="intelmpi"))
-    value = intelmpi.variables(selection(rules, "intelmpi"))["I_MPI_ADJUST_ALLREDUCE"]
-    assert f"{name.native_id}:0-1024@8-8" == value
+
+def test_intel_ranges_are_inclusive_and_name_no_rank_count():
+    """2021.18 ignores the sizes of a range with a rank count."""
+    rules = (intel_rule("rabenseifner", 0, 1024), intel_rule("ring", 1025, None),
+             intel_rule("default", 0, None, collective="bcast"))  # fmt: skip
+    assert intelmpi.variables(selection(rules, "intelmpi")) == {
+        "I_MPI_ADJUST_ALLREDUCE": "2:0-1024;8:1025-2147483647"
+    }
+    assert not tables.FORMATS["intelmpi"].keeps_default
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ((intel_rule("ring", 0, 1024), intel_rule("default", 1025, None)), "leave some sizes"),
+        ((intel_rule("ring", 0, None), intel_rule("rabenseifner", 0, None, ranks=16)), "rank counts"),
+    ],
+)
+def test_intel_refuses_what_ranges_cannot_say(rules, words):
+    with pytest.raises(UnansweredError, match=words):
+        intelmpi.variables(selection(rules, "intelmpi"))
 
 
 def test_rank_spans_have_no_hole():
