@@ -67,6 +67,7 @@ class Check:
         plan_file.write_text(json.dumps({
             "launch": self.number, "purpose": purpose, "repetition": 0, "ranks": ranks, "ranks_per_node": ranks,
             "groups": [[c.to_json() for c in g] for g in plan.groups], "timings": plan.request.timings,
+            "sampling": asdict(chosen.sampling),
             "iterations": 20, "output": str(self.output), "status": str(self.folder / "status"), "evidence": {},
         }))  # fmt: skip
         self.number += 1
@@ -93,6 +94,8 @@ class Check:
         new = [json.loads(x) for x in self.output.read_bytes()[before:].splitlines()]
         kinds = {k: [x for x in new if x["kind"] == k] for k in ("cell", "failed", "skipped", "proof")}
         words = ", ".join(f"{len(v)} {k}" for k, v in kinds.items() if v) or "no lines"
+        where = sorted({x["checked"] for x in kinds["cell"]})
+        words += f" (results compared on the {' and the '.join(where)})" if where else ""
         bad = status != 0 or kinds["failed"] or not (kinds["cell"] or kinds["proof"])
         reasons = sorted({x["reason"] for x in [*kinds["failed"], *kinds["skipped"]]})[:4]
         detail = f"{words} in {seconds:.0f} s" + (f"; {'; '.join(reasons)}" if reasons else "")

@@ -56,6 +56,7 @@ def test_every_algorithm_runs_right_and_is_proven(tmp_path, cli, timing):
     forced = [c for c in run.cells if c["case"]["algorithm"] in ("ring", "tree")]
     assert forced
     assert {c["evidence"]["status"] for c in forced} == {"proven"}
+    assert {c["checked"] for c in run.cells} <= {"device", "host"}
     assert all(c["time_s"] > 0 for c in run.cells)
 
 

@@ -22,7 +22,7 @@ def _start(tmp_path, ranks, spawned):
     plan.write_text(json.dumps({
         "launch": 1, "purpose": "measure", "repetition": 0, "ranks": ranks, "ranks_per_node": ranks, "groups": [],
         "timings": ["host"], "iterations": 1, "output": str(tmp_path / "run.jsonl"), "status": str(tmp_path / "s"),
-        "evidence": {},
+        "evidence": {}, "sampling": {},
     }))  # fmt: skip
     words = [
         sys.executable,
