@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from collbench.records import Params, algorithm_label
-from collbench.stats import MAD_TO_SIGMA, MEDIAN_EFFICIENCY
+from collbench.stats import MAD_TO_SIGMA, MEDIAN_EFFICIENCY, row_median
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -223,19 +223,10 @@ def _block_ratios(blocks: Sequence[Sequence[float]], base: Ints, own: Ints) -> t
     for start in range(0, len(own), PIECE):
         part = slice(start, start + PIECE)
         ratios = padded[base[part]] - padded[own[part]]
-        centre[part] = _row_median(ratios, count[part])
-        spread[part] = _row_median(np.abs(ratios - centre[part, None]), count[part])
+        centre[part] = row_median(ratios, count[part])
+        spread[part] = row_median(np.abs(ratios - centre[part, None]), count[part])
     variance = np.where(count >= 2, (MEDIAN_EFFICIENCY * MAD_TO_SIGMA * spread) ** 2, np.nan)
     return centre, variance, count
-
-
-def _row_median(values: Floats, count: Ints) -> Floats:
-    """Return each row's median over its first ``count`` entries; NaN where there is none."""
-    ordered = np.sort(values, axis=1)  # NaN sorts last
-    rows = np.arange(len(values))
-    low, high = np.maximum((count - 1) // 2, 0), np.maximum(count // 2, 0)
-    high = np.minimum(high, values.shape[1] - 1)
-    return np.where(count > 0, (ordered[rows, low] + ordered[rows, high]) / 2, np.nan)
 
 
 def _estimate(entries: pd.DataFrame) -> tuple[Floats, Floats, Floats]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from collbench import units
+from collbench.collectives import COLLECTIVES
 from collbench.errors import UnansweredError
 from collbench.records import Case, algorithm_label
 from collbench.results import CASE_COLUMNS, Run
@@ -19,6 +20,9 @@ CONTEXT = ("dtype", "op", "in_place", "memory", "groups")
 """Columns of a cell that a table format has no key for: one combination per collective."""
 NOT_A_LIBRARY = ("portable", "composition")
 """Providers whose algorithms live in application code and so never enter a library's table."""
+BEYOND_COPY = 4.0
+"""On one node in host memory a bus bandwidth above this many times the rate at which one core copies 8 MiB (the probe of the
+same launch) is suspicious: a rank's core touches every byte that counts, from a near cache at best a few times as fast."""
 CLIFF = 2 / 3
 """A time that falls below this share of the next smaller size's time is suspicious (facts: evidence §5)."""
 
@@ -200,4 +204,50 @@ def suspicious(rows: pd.DataFrame) -> list[str]:
             f"{units.format_time(before['time_s'])}; measure both again with 'collbench run --collectives "
             f"{head['collective']} --ranks {head['ranks']} --sizes {int(before['nbytes'])},{int(now['nbytes'])}'"
         )
+    return found
+
+
+def copy_rates(runs: Sequence[Run]) -> dict[tuple[str, int], float]:
+    """Return (run, launch) → the probe's copy rate in bytes/s; launches without a probe are absent."""
+    return {
+        (run.name, number): float(rate) * 1e9
+        for run in runs
+        for number, launch in run.launches.items()
+        if (rate := (launch.get("probe") or {}).get("copy_gbs"))
+    }
+
+
+def beyond_links(rows: pd.DataFrame, rates: Mapping[tuple[str, int], float]) -> list[str]:
+    """Return a sentence for each (collective, ranks, algorithm) with a bandwidth that the machine can hardly carry.
+
+    Such cells stay in the decision. Only rows of one node in host memory whose launch has a rate are judged: what carries
+    other rows is not known from the run.
+
+    Args:
+        rows: screened rows.
+        rates: ``copy_rates`` of the same runs.
+    """
+    near = rows[(rows["nodes"] == 1) & (rows["memory"] == "host")]
+    if not rates or near.empty:
+        return []
+    launches = zip(near["run"], near["launch"], strict=True)
+    rate = np.array([rates.get((str(run), int(launch)), np.nan) for run, launch in launches])
+    found = []
+    for at in near.groupby(["collective", "ranks"], sort=True).indices.values():
+        part = near.iloc[at]
+        name, ranks = str(part["collective"].iloc[0]), int(part["ranks"].iloc[0])
+        factor = COLLECTIVES[name].busbw_factor
+        if factor is None:
+            continue
+        part = near.iloc[at]
+        times = part["nbytes"].to_numpy(np.float64) / part["time_s"].to_numpy() * factor(ranks) / rate[at]
+        above = part.assign(times=times)[times > BEYOND_COPY]
+        for algorithm, own in above.groupby("algorithm", sort=True):
+            worst = own.loc[own["times"].idxmax()]
+            found.append(
+                f"{name} {algorithm}, {ranks} ranks: {units.format_bytes(int(worst['nbytes']))} in "
+                f"{units.format_time(worst['time_s'])} is {worst['times']:.1f} times what one core copies "
+                f"({len(own)} row(s) above {BEYOND_COPY:g}); measure again with 'collbench run --collectives {name} "
+                f"--ranks {ranks} --sizes {int(worst['nbytes'])}'"
+            )
     return found

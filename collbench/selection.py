@@ -111,6 +111,7 @@ def select(
     failed: Sequence[Mapping[str, Any]] = (),
     context: Mapping[str, Any] | None = None,
     ranks_per_node: int | None = None,
+    rates: Mapping[tuple[str, int], float] | None = None,
 ) -> Selection:
     """Return the decision for one library.
 
@@ -121,6 +122,7 @@ def select(
         failed: ``failed`` lines of the same runs.
         context: further facts for the header of tables (settings, hosts …).
         ranks_per_node: only rows of this shape; None = all.
+        rates: ``screening.copy_rates`` of the same runs; None = bandwidths are not judged.
 
     Raises:
         UnansweredError: nothing measured for this provider.
@@ -133,20 +135,10 @@ def select(
     replaces = stacks.replaces(screened.provider, screened.rows) if policy.keep_default else ""
     series = series if policy.keep_default else stacks.forced(series)
     rules, needs, remarks = decide_rules(series, policy, screened.provider, replaces)
-    exclusions = [*screened.exclusions, *_without_default(series), *remarks]
-    facts = {
-        **describe(screened.rows, policy),
-        "warnings": list(screened.warnings),
-        "needs": needs,
-        **(context or {}),
-    }
-    return Selection(
-        rules=tuple(rules),
-        provider=screened.provider,
-        context=facts,
-        exclusions=tuple(exclusions),
-        demonstration=demonstration(screened.rows),
-    )
+    exclusions = (*screened.exclusions, *_without_default(series), *remarks)
+    warnings = [*screened.warnings, *screening.beyond_links(screened.rows, rates or {})]
+    facts = {**describe(screened.rows, policy), "warnings": warnings, "needs": needs, **(context or {})}
+    return Selection(tuple(rules), screened.provider, facts, exclusions, demonstration(screened.rows))
 
 
 def from_runs(
@@ -172,6 +164,7 @@ def from_runs(
         failed=screening.failed_lines(runs),
         context={"settings": settings(runs), "hosts": hosts(runs)},
         ranks_per_node=ranks_per_node,
+        rates=screening.copy_rates(runs),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy.stats import rankdata
 
@@ -179,3 +180,12 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1.0, np.minimum.accumulate(scaled[::-1])[::-1])
     return [float(value) for value in adjusted]
+
+
+def row_median(values: npt.NDArray[np.float64], count: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return each row's median over its first ``count`` entries; NaN where there is none."""
+    ordered = np.sort(values, axis=1)  # NaN sorts last
+    rows = np.arange(len(values))
+    low, high = np.maximum((count - 1) // 2, 0), np.maximum(count // 2, 0)
+    high = np.minimum(high, values.shape[1] - 1)
+    return np.where(count > 0, (ordered[rows, low] + ordered[rows, high]) / 2, np.nan)

@@ -98,11 +98,8 @@ def cells(
         if collectives is not None and name not in collectives:
             continue
         own = [s for s in table.stretches if s.collective == name]
-        counts = ranks or [
-            p
-            for p in sorted({s.ranks for s in own})
-            if p <= most_ranks and any(s.ranks == p and s.algorithm != "default" for s in own)
-        ]
+        tuned = {s.ranks for s in own if s.algorithm != "default" and s.ranks <= most_ranks}
+        counts = ranks or sorted(tuned)
         for count in counts:
             for nbytes, algorithm in _tries(own, count, sizes):
                 found[_cell(name, count, nbytes)] = algorithm

@@ -155,6 +155,22 @@ def test_a_case_that_failed_once_never_wins(reason):
     assert any(reason in e for e in decided.exclusions)
 
 
+def test_a_bandwidth_beyond_what_a_core_copies_is_warned_about_and_kept():
+    """4 ranks, allreduce: 1 MiB at 150 GB/s bus bandwidth where one core copies 10 GB/s; without a probe nothing is said."""
+    nbytes = 1 << 20
+    rows = planted({"default": {nbytes: 2e-4}, "ring": {nbytes: 1.05e-5}}, launches=3)
+    rates = {("made", 400): 1e10, ("made", 401): 1e10}
+    decided = selection.select(table(rows), rates=rates)
+    (warning,) = decided.context["warnings"]
+    assert "allreduce ring, 4 ranks: 1 MiB" in warning
+    assert "2 row(s)" in warning
+    assert "ring" in {r.algorithm for r in decided.rules}
+    assert selection.select(table(rows)).context["warnings"] == []
+    elsewhere = [{**r, "nodes": 2} for r in rows]
+    assert screening.beyond_links(table(elsewhere), rates) == []
+    assert screening.beyond_links(table([{**r, "memory": "cuda"} for r in rows]), rates) == []
+
+
 def test_a_time_that_falls_with_the_size_is_warned_about_and_kept():
     rows = [row("default", n, t) for n, t in ((64, 1e-5), (128, 1e-3), (256, 1e-5))]
     rows += [row("ring", n, 1.5e-5) for n in (64, 128, 256)]
