@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -64,7 +65,8 @@ def command(
     if evaluate:
         _evaluate(loaded, policy, provider, words, as_json=as_json)
         return
-    decided = selection.from_runs(loaded, provider=provider, policy=policy, ranks_per_node=ranks_per_node)
+    decide = partial(selection.from_runs, loaded, provider=provider, ranks_per_node=ranks_per_node)
+    decided = decide(policy=policy)
     page = guidance.guide(results.frame(loaded), decided.provider)
     if not guidance_only:
         show(decided, words)
@@ -76,12 +78,8 @@ def command(
         own["violations"] = [v.to_json() for v in better]
         click.echo(json.dumps({**own, "guidance": guidance.to_json(page)}, ensure_ascii=False))
     for name, path in targets:
-        fitting = decided
-        if not tables.FORMATS[name].keeps_default:
-            forced = replace(policy, keep_default=False)
-            fitting = selection.from_runs(
-                loaded, provider=provider, policy=forced, ranks_per_node=ranks_per_node
-            )
+        keeps = tables.FORMATS[name].keeps_default
+        fitting = decided if keeps else decide(policy=replace(policy, keep_default=False))
         write(fitting, name, path, force=force, words=words)
 
 
