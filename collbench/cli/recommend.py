@@ -105,7 +105,11 @@ def show(decided: Selection, words: Console) -> None:
     table = Table("collective", "ranks", "from", "to", "use", "over default, %", "basis", box=rich.box.SIMPLE)
     for rule in decided.rules:
         table.add_row(*plain.cells(rule))
+    # At 80 columns the names stay whole; long algorithms and intervals take a second line.
+    table.padding = (0, 1, 0, 0)
     table.columns[4].overflow = "fold"
+    for index in (0, 1, 2, 3, 6):
+        table.columns[index].no_wrap = True
     words.print(table)
     _few(words, "left out", decided.exclusions)
     _few(words, "suspicious", decided.context.get("warnings", ()))
