@@ -128,7 +128,7 @@ def test_all_collectives_run(tmp_path, mpiexec):
 def test_a_results_file_is_never_overwritten(tmp_path, mpiexec):
     """An existing file is refused with exit 2 and stays as it was."""
     (tmp_path / "r.jsonl").write_text("precious\n")
-    done = collbench("run", *SMALL, "--ranks", 2, "-o", "r.jsonl", cwd=tmp_path)
+    done = collbench("run", *SMALL, *DEFAULT, "--ranks", 2, "-o", "r.jsonl", cwd=tmp_path)
     assert done.returncode == 2
     assert "never overwritten" in done.stderr
     assert (tmp_path / "r.jsonl").read_text() == "precious\n"
@@ -244,7 +244,16 @@ def test_an_mpiexec_of_another_library_is_one_clear_sentence(tmp_path, mpiexec):
     )
     fake.chmod(0o755)
     done = collbench(
-        "run", *SMALL, "--ranks", 2, "--launcher", f"{fake} -n {{ranks}}", "-o", "r.jsonl", cwd=tmp_path
+        "run",
+        *SMALL,
+        *DEFAULT,
+        "--ranks",
+        2,
+        "--launcher",
+        f"{fake} -n {{ranks}}",
+        "-o",
+        "r.jsonl",
+        cwd=tmp_path,
     )
     assert done.returncode == 3, done.stderr
     assert "do not see each other" in done.stderr
@@ -264,7 +273,7 @@ def test_the_installed_package_measures_not_the_working_directory(tmp_path, mpie
     fake = tmp_path / "collbench"
     fake.mkdir()
     (fake / "__init__.py").write_text("raise SystemExit('the clone in the working directory was imported')\n")
-    done = collbench("run", *SMALL, "--ranks", 2, "-o", "r.jsonl", cwd=tmp_path)
+    done = collbench("run", *SMALL, *DEFAULT, "--ranks", 2, "-o", "r.jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert cells(tmp_path / "r.jsonl")
 
