@@ -98,7 +98,18 @@ def _driver(plan: Path) -> int | None:
 def test_every_cell_is_measured_and_validated(ranks, tmp_path, mpiexec):
     """Rows carry the shape, a time, blocks and what more ranks than cores mean; exit status 0."""
     done = collbench(
-        "run", *SMALL, "--ranks", ranks, "--iterations", 10, "-o", "r.jsonl", "--json", cwd=tmp_path
+        "run",
+        *SMALL,
+        "--algorithms",
+        "ring,recursive_doubling",
+        "--ranks",
+        ranks,
+        "--iterations",
+        10,
+        "-o",
+        "r.jsonl",
+        "--json",
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     run = results.read(tmp_path / "r.jsonl")
@@ -171,9 +182,7 @@ def test_a_killed_rank_costs_the_cell_in_flight_only(tmp_path, mpiexec):
 def test_a_stopped_rank_is_a_hang_and_nothing_survives(tmp_path, mpiexec):
     """SIGSTOP of one rank: the launch is ended with all its processes, the sweep goes on."""
     path = tmp_path / "r.jsonl"
-    process = start(
-        "run", *SMALL, "--ranks", 2, "--iterations", 20000, "--timeout", "6s", "-o", path, cwd=tmp_path
-    )
+    process = start("run", *LONG, "--timeout", "6s", "-o", path, cwd=tmp_path)
     wait_for_cells(path, 1, process)
     stopped = ranks_of(process)
     os.kill(stopped[0], signal.SIGSTOP)
@@ -223,7 +232,7 @@ def test_a_full_disk_keeps_what_was_written(tmp_path, mpiexec):
         pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.decode().strip()}")
     try:
         done = collbench(
-            "run", *SMALL, "--ranks", 2, "--sizes", "8:64K", "-o", small / "r.jsonl", cwd=tmp_path
+            "run", *SMALL, *DEFAULT, "--ranks", 2, "--sizes", "8:64K", "-o", small / "r.jsonl", cwd=tmp_path
         )
         assert done.returncode == 3
         assert "No space left" in done.stderr
