@@ -7,7 +7,7 @@ here. ``default`` never needs anything: it is the user's untouched stack.
 from collections.abc import Mapping
 
 from collbench import algorithms
-from collbench.algorithms import Version
+from collbench.algorithms import Version, intelmpi
 from collbench.records import Case
 
 Settings = tuple[tuple[str, str], ...]
@@ -25,16 +25,8 @@ def settings(case: Case, library: str, version: Version | None) -> Settings:
         return ((DYNAMIC_RULES, "1"),) if version is not None and version < (5,) else ()
     if library == "intelmpi":
         row = algorithms.find("intelmpi", case.cell.collective, case.algorithm)
-        return ((intel_variable(case.cell.collective), str(row.native_id)),)
+        return ((intelmpi.variable(case.cell.collective), str(row.native_id)),)
     return ()
-
-
-def intel_variable(collective: str) -> str:
-    """Return ``I_MPI_ADJUST_ALLREDUCE`` and so on; reduce_scatter is MPI_Reduce_scatter_block."""
-    name = {"reduce_scatter": "reduce_scatter_block", "reduce_scatter_v": "reduce_scatter"}.get(
-        collective, collective
-    )
-    return f"I_MPI_ADJUST_{name.upper()}"
 
 
 def merge(by_settings: Mapping[Settings, list[list[Case]]]) -> dict[Settings, list[list[Case]]]:

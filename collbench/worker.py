@@ -22,6 +22,7 @@ from collbench.backends.session import Session
 from collbench.errors import CollbenchError, UnansweredError
 from collbench.heartbeat import Status
 from collbench.mpi import library, start, switch
+from collbench.portable import topology
 from collbench.profile import Sampling
 from collbench.records import Case, Evidence, Topology
 from collbench.runfile import RunWriter
@@ -125,21 +126,16 @@ def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology,
     local.Free()
     order = {leader: index for index, leader in enumerate(dict.fromkeys(leaders.tolist()))}
     real = [order[leader] for leader in leaders.tolist()]
-    node_of = _virtual(comm.Get_size(), virtual_nodes) if virtual_nodes else real
+    node_of = list(topology.node_of(comm.Get_size(), virtual_nodes=virtual_nodes)) if virtual_nodes else real
     sizes = tuple(node_of.count(n) for n in range(max(node_of) + 1))
     return Topology(comm.Get_size(), len(sizes), max(sizes), sizes), node_of, bool(anywhere[0])
-
-
-def _virtual(ranks: int, nodes: int) -> list[int]:
-    """Return blocks of ranks as nodes, the first ones larger where it does not divide."""
-    return sorted(rank * nodes // ranks for rank in range(ranks)) if nodes <= ranks else list(range(ranks))
 
 
 def _launch(
     MPI: Any, control: Any, plan: Mapping[str, Any], writer: RunWriter | None, status: Status
 ) -> None:
     lib = library.identify(MPI)
-    topology, node_of, crowded = _topology(MPI, control, plan.get("virtual_nodes"))
+    shape, node_of, crowded = _topology(MPI, control, plan.get("virtual_nodes"))
     hosts = _texts(MPI, control, socket.gethostname())
     redact: dict[str, str] | None = {} if plan.get("redact") else None
 
@@ -150,7 +146,7 @@ def _launch(
     def beat(case: Case | None, timeout_s: float) -> None:
         status.write(state="measuring", case=case.to_json() if case else None, timeout_s=timeout_s)
 
-    emit(_launch_line(MPI, plan, lib, topology, hosts, crowded))
+    emit(_launch_line(MPI, plan, lib, shape, hosts, crowded))
     session = Session(
         MPI=MPI,
         control=control,
@@ -167,7 +163,7 @@ def _launch(
         evidence={key: _evidence(e) for key, e in plan["evidence"].items()},
         warnings=({"kind": "oversubscribed"},) if crowded else (),
     )
-    _work(session, plan, topology, driver_here=hosts[0] == plan["host"])
+    _work(session, plan, shape, driver_here=hosts[0] == plan["host"])
     status.write(state="done", case=None, timeout_s=plan["timeout_s"])
     control.Barrier()
 

@@ -8,8 +8,8 @@ written. Traced on 2021.18 for allreduce (tests/process/test_tables_libraries.py
 import shlex
 
 from collbench import algorithms
+from collbench.algorithms.intelmpi import variable
 from collbench.errors import UnansweredError
-from collbench.forcing import intel_variable
 from collbench.records import Rule, Selection
 from collbench.tables import Format, header
 
@@ -45,7 +45,7 @@ def variables(selection: Selection) -> dict[str, str]:
                 f"{name}: the rules differ between rank counts or ranks per node, which I_MPI_ADJUST cannot tell apart; "
                 "recommend from runs of one rank count"
             )
-        found[intel_variable(name)] = values.pop()
+        found[variable(name)] = values.pop()
     return dict(sorted(found.items()))
 
 
