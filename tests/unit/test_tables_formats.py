@@ -145,7 +145,12 @@ def test_every_size_selects_exactly_its_rule_in_the_open_mpi_file(borders, ranks
     text = tables.render(selection(rules), "openmpi")
     for p in (*ranks, max(ranks) + 1):
         own = next(
-            (r for r in rules if r.ranks == p and r.min_bytes <= nbytes <= (r.max_bytes or nbytes)), None
+            (
+                r
+                for r in rules
+                if r.ranks == p and r.min_bytes <= nbytes <= (nbytes if r.max_bytes is None else r.max_bytes)
+            ),
+            None,
         )
         expected = (
             None
