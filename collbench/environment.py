@@ -12,7 +12,9 @@ from typing import Any
 
 from collbench.redaction import redact
 
-__all__ = ["capture", "cpu_quota", "redact", "usable_cores", "variables"]
+__all__ = [
+    "capture", "clock_mhz", "cpu_quota", "load", "redact", "state", "throttled", "usable_cores", "variables",
+]  # fmt: skip
 
 PREFIXES = (
     "OMPI_MCA_", "OMPI_ALLOW_", "PMIX_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "FI_", "UCX_", "UCC_",
@@ -30,6 +32,7 @@ _LAUNCHER_OWN = re.compile(
     r"|PMIX_MCA_mca_base_component_show|I_MPI_(INFO_|HYDRA_UUID|INTERNAL_|RETURN_)"
 )
 _CPUS = Path("/sys/devices/system/cpu")
+_CPUINFO = Path("/proc/cpuinfo")
 
 
 def usable_cores(*, physical: bool = False) -> int:
@@ -72,10 +75,8 @@ def capture() -> dict[str, Any]:
         "container": _container(),
         "virtual_machine": _virtual_machine(),
         "governor": _read(_CPUS / "cpu0/cpufreq/scaling_governor"),
-        "clock_mhz": _clock_mhz(),
         "clock_source": _read(Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
-        "throttled": _throttled(),
-        "load": round(os.getloadavg()[0], 2),
+        **state(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in ("collbench", "mpi4py", "numpy")},
         "variables": variables(os.environ),
@@ -101,7 +102,7 @@ def _read(path: Path) -> str | None:
 
 
 def _cpu_model() -> str | None:
-    text = _read(Path("/proc/cpuinfo")) or ""
+    text = _read(_CPUINFO) or ""
     found = re.search(r"^(?:model name|cpu model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
     return found[1].strip() if found else platform.processor() or platform.machine() or None
 
@@ -137,22 +138,42 @@ def _container() -> str | None:
 
 def _virtual_machine() -> bool | None:
     """Say whether the processor reports a hypervisor; None where it lists no features."""
-    found = re.search(r"^flags\s*:(.*)$", _read(Path("/proc/cpuinfo")) or "", re.MULTILINE)
+    found = re.search(r"^flags\s*:(.*)$", _read(_CPUINFO) or "", re.MULTILINE)
     return "hypervisor" in found[1].split() if found else None
 
 
-def _clock_mhz() -> list[float] | None:
-    """Return the lowest and the highest current clock of the usable cores; None where the kernel does not tell."""
-    text = _read(Path("/proc/cpuinfo")) or ""
-    clocks = [float(value) for value in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", text, re.MULTILINE)]
-    return [min(clocks), max(clocks)] if clocks else None
+def clock_mhz(cpus: Path = _CPUS, cpuinfo: Path = _CPUINFO) -> list[float] | None:
+    """Return the lowest and the highest current clock of all cores, MHz; None where the kernel does not tell."""
+    found = [khz / 1000 for khz in _numbers(cpus, "cpufreq/scaling_cur_freq")]
+    if not found:
+        text = _read(cpuinfo) or ""
+        found = [float(value) for value in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", text, re.MULTILINE)]
+    return [round(min(found), 1), round(max(found), 1)] if found else None
 
 
-def _throttled() -> int | None:
-    """Return how often a core was throttled since boot, over all cores; None where the kernel does not count."""
-    texts = [_read(path) for path in _CPUS.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
-    counts = [int(text) for text in texts if text and text.isdigit()]
+def throttled(cpus: Path = _CPUS) -> int | None:
+    """Return how often cores and packages were throttled since boot, summed; None where the kernel does not count."""
+    names = ("core_throttle_count", "package_throttle_count")
+    counts = [n for name in names for n in _numbers(cpus, f"thermal_throttle/{name}")]
     return sum(counts) if counts else None
+
+
+def load() -> float | None:
+    """Return the load average of the last minute; None where there is none."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except OSError:
+        return None
+
+
+def state() -> dict[str, Any]:
+    """Return what changes while one measures: ``clock_mhz``, ``throttled`` (events since boot) and ``load``."""
+    return {"clock_mhz": clock_mhz(), "throttled": throttled(), "load": load()}
+
+
+def _numbers(cpus: Path, name: str) -> list[int]:
+    texts = [_read(path) for path in cpus.glob(f"cpu[0-9]*/{name}")]
+    return [int(text) for text in texts if text and text.isdigit()]
 
 
 def _version(name: str) -> str | None:

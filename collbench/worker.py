@@ -21,7 +21,8 @@ from collbench.backends.mpi import measure_group, prove_case
 from collbench.backends.session import Session
 from collbench.errors import CollbenchError, UnansweredError
 from collbench.heartbeat import Status
-from collbench.mpi import library, start, switch
+from collbench.mpi import library, start, state, switch
+from collbench.mpi.clock import Clocks
 from collbench.portable import topology
 from collbench.profile import Sampling
 from collbench.records import Case, Evidence, Topology
@@ -107,8 +108,8 @@ def _texts(MPI: Any, comm: Any, text: str) -> list[str]:
     return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in everyone]
 
 
-def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology, list[int], bool]:
-    """Return the shape, each rank's node (real or virtual), and whether any node has fewer cores than ranks."""
+def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology, list[int], list[int], bool]:
+    """Return the shape, each rank's node (real or virtual), its real node, and whether any lacks cores for its ranks."""
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
     lowest = np.array([comm.Get_rank()], dtype=np.int64)
     leader = np.zeros_like(lowest)
@@ -128,14 +129,14 @@ def _topology(MPI: Any, comm: Any, virtual_nodes: int | None) -> tuple[Topology,
     real = [order[leader] for leader in leaders.tolist()]
     node_of = list(topology.node_of(comm.Get_size(), virtual_nodes=virtual_nodes)) if virtual_nodes else real
     sizes = tuple(node_of.count(n) for n in range(max(node_of) + 1))
-    return Topology(comm.Get_size(), len(sizes), max(sizes), sizes), node_of, bool(anywhere[0])
+    return Topology(comm.Get_size(), len(sizes), max(sizes), sizes), node_of, real, bool(anywhere[0])
 
 
 def _launch(
     MPI: Any, control: Any, plan: Mapping[str, Any], writer: RunWriter | None, status: Status
 ) -> None:
     lib = library.identify(MPI)
-    shape, node_of, crowded = _topology(MPI, control, plan.get("virtual_nodes"))
+    shape, node_of, real, crowded = _topology(MPI, control, plan.get("virtual_nodes"))
     hosts = _texts(MPI, control, socket.gethostname())
     redact: dict[str, str] | None = {} if plan.get("redact") else None
 
@@ -146,7 +147,8 @@ def _launch(
     def beat(case: Case | None, timeout_s: float) -> None:
         status.write(state="measuring", case=case.to_json() if case else None, timeout_s=timeout_s)
 
-    emit(_launch_line(MPI, plan, lib, shape, hosts, crowded))
+    machines = state.gather(control, real)
+    emit({**_launch_line(MPI, plan, lib, shape, hosts, crowded), "machines": machines})
     session = Session(
         MPI=MPI,
         control=control,
@@ -158,12 +160,15 @@ def _launch(
         emit=emit,
         beat=beat,
         sync=plan["sync"],
+        clocks=Clocks(control, real),
+        throttling=state.Throttling(control, real),
         step_s=plan.get("step_s"),
         timeout_s=plan["timeout_s"],
         evidence={key: _evidence(e) for key, e in plan["evidence"].items()},
         warnings=({"kind": "oversubscribed"},) if crowded else (),
     )
     _work(session, plan, shape, driver_here=hosts[0] == plan["host"])
+    emit({"kind": "machines_end", "launch": plan["launch"], "machines": state.gather(control, real)})
     status.write(state="done", case=None, timeout_s=plan["timeout_s"])
     control.Barrier()
 

@@ -17,6 +17,9 @@ from collbench.profile import Sampling
 from collbench.records import Case, Evidence, Measurement
 from collbench.samplers import Race, Series, doubts, fixed_blocks, percentiles
 
+CLOCK_ERROR_SHARE = 0.1
+"""Share of a call's time from which the error of the clocks between nodes is a doubt."""
+
 
 def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> None:
     """Measure the cases of one cell within about ``share_s`` seconds and emit one line for each.
@@ -24,6 +27,9 @@ def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> No
     A case that cannot be forced, returns an MPI error or a wrong result ends as a ``failed`` line.
     """
     started = time.monotonic()
+    session.refresh_clock()
+    if session.throttling:
+        session.throttling.events()
     ready = [r for r in (_prepare(session, case) for case in cases) if r is not None]
     if not ready:
         return
@@ -38,10 +44,11 @@ def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> No
         if session.first and race.end_round(out_of_time=late):
             for series in race.series:
                 series.alive = False
+    throttled = session.throttling.events() if session.throttling else 0
     if session.first:
         for entry, series in zip(ready, race.series, strict=True):
             if series.blocks:
-                session.emit(_row(session, entry, series, race))
+                session.emit(_row(session, entry, series, race, throttled))
 
 
 def _prepare(session: Session, case: Case) -> Ready | None:
@@ -146,31 +153,18 @@ def _race(sampling: Sampling, ready: Sequence[Ready]) -> Race:
     )
 
 
-def _row(session: Session, entry: Ready, series: Series, race: Race) -> Line:
+def _row(session: Session, entry: Ready, series: Series, race: Race, throttled: int) -> Line:
     times = np.concatenate(series.times)
+    time_s = float(np.median(times))
     extra: dict[str, Any] = {"stopped_by": race.stopped_by, "rounds": len(series.blocks)}
-    if COLLECTIVES[entry.case.cell.collective].rooted and len(set(session.node_of)) == 1:
-        # The root leaves early: first start to last end, on the node's one clock.
-        extra["span_s"] = round(float(np.median(series.spans)), 12)
-    if entry.messages != 1:
-        extra["messages"] = entry.messages
-    if session.sync == "window":
-        extra["late_share"] = entry.late / max(1, entry.calls)
-    warnings = [*session.warnings, *doubts(series, session.step_s)]
-    if (
-        COLLECTIVES[entry.case.cell.collective].rooted
-        and len(set(session.node_of)) > 1
-        and session.sync == "barrier"
-    ):
-        # Ranks leave the barrier at different times; without a common clock the maximum holds some of that.
-        warnings.append({"kind": "upper_bound"})
-    overhead = timed.overhead_s(session.MPI) if timed.timer_name() != "c" else None
-    if overhead is not None:
-        extra["overhead_s"] = overhead
+    extra.update(_of_the_method(session, entry, series))
+    warnings = [*session.warnings, *doubts(series, session.step_s), *_clock_doubts(session, entry, time_s)]
+    if throttled:
+        warnings.append({"kind": "throttled", "events": throttled})
     return Measurement(
         case=entry.case,
         launch=session.launch,
-        time_s=float(np.median(times)),
+        time_s=time_s,
         blocks_s=tuple(round(b, 12) for b in series.blocks),
         percentiles_s={k: round(v, 12) for k, v in percentiles(times).items()},
         iterations=len(times),
@@ -180,3 +174,34 @@ def _row(session: Session, entry: Ready, series: Series, race: Race) -> Line:
         warnings=tuple(warnings),
         extra=extra,
     ).to_json()
+
+
+def _of_the_method(session: Session, entry: Ready, series: Series) -> dict[str, Any]:
+    """Return what a row says beside its time about how that was measured."""
+    found: dict[str, Any] = {}
+    if COLLECTIVES[entry.case.cell.collective].rooted and _one_clock(session):
+        # The root leaves early: first start to last end, on one clock or on clocks with known offsets.
+        found["span_s"] = round(float(np.median(series.spans)), 12)
+    if entry.messages != 1:
+        found["messages"] = entry.messages
+    if session.sync == "window":
+        found["late_share"] = entry.late / max(1, entry.calls)
+        found["clock_error_s"] = entry.clock_error_ns * 1e-9
+    if timed.timer_name() != "c":
+        found["overhead_s"] = timed.overhead_s(session.MPI)
+    return found
+
+
+def _one_clock(session: Session) -> bool:
+    return session.sync == "window" or not session.several_clocks
+
+
+def _clock_doubts(session: Session, entry: Ready, time_s: float) -> list[Line]:
+    """Return what the clocks of several nodes spoil."""
+    if COLLECTIVES[entry.case.cell.collective].rooted and not _one_clock(session):
+        # Ranks leave the barrier at different times; without a common clock the maximum holds some of that.
+        return [{"kind": "upper_bound"}]
+    error_s = entry.clock_error_ns * 1e-9
+    if error_s > CLOCK_ERROR_SHARE * time_s:
+        return [{"kind": "clock_error", "error_s": error_s, "share": error_s / time_s}]
+    return []

@@ -46,11 +46,12 @@ def agree(session: Session, order: list[int], count: int) -> list[int]:
 
 def play_round(session: Session, ready: Sequence[Ready], race: Race, order: Sequence[int]) -> None:
     """Time one block of each case, reduce over ranks (max) and hand the times to the race on rank 0."""
-    # One reduction serves the round: durations, ends, negated starts (for the global span), missed windows.
+    # One reduction serves the round: durations, ends, negated starts (on rank 0's clock), missed windows.
     lengths = {i: ready[i].length + _jitter(ready[i], i) for i in order}
     own = np.zeros((4, sum(lengths.values())))
-    errors = np.zeros(len(ready), dtype=np.int64)
+    errors = np.zeros((2, len(ready)), dtype=np.int64)
     details: dict[int, str] = {}
+    session.refresh_clock()
     at = 0
     for index in order:
         entry = ready[index]
@@ -58,14 +59,18 @@ def play_round(session: Session, ready: Sequence[Ready], race: Race, order: Sequ
         at += lengths[index]
         session.beat(entry.case, session.timeout_s)
         session.switch.select(entry.case)
+        clock = session.clock()
+        errors[1, index] = clock.error_ns
         try:
             found = timed.block(
-                entry.call, lengths[index], sync=session.sync, window_s=entry.window_s, first=entry.calls
-            )
+                entry.call, lengths[index], sync=session.sync, window_s=entry.window_s, first=entry.calls,
+                offset_ns=clock.offset_ns,
+            )  # fmt: skip
         except calls.MpiCallError as error:
-            errors[index], details[index] = 1, str(error)
+            errors[0, index], details[index] = 1, str(error)
         else:
-            own[:, part] = found.end_ns - found.start_ns, found.end_ns, -found.start_ns, found.late
+            start_ns, end_ns = found.start_ns - clock.offset_ns, found.end_ns - clock.offset_ns
+            own[:, part] = end_ns - start_ns, end_ns, -start_ns, found.late
         entry.calls += lengths[index]
         entry.blocks += 1
     most = np.zeros_like(own)
@@ -77,7 +82,8 @@ def play_round(session: Session, ready: Sequence[Ready], race: Race, order: Sequ
         entry = ready[index]
         block = most[:, at : at + lengths[index]]
         at += lengths[index]
-        if failed[index]:
+        entry.clock_error_ns = max(entry.clock_error_ns, int(failed[1, index]))
+        if failed[0, index]:
             race.retire(index)
             race.series[index].blocks.clear()
             fail(session, entry.case, "mpi_error", details.get(index, "an MPI error on another rank"))

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collbench.mpi import calls, switch
+from collbench.mpi.clock import Clock, Clocks
 from collbench.mpi.library import Library
+from collbench.mpi.state import Throttling
 from collbench.profile import Sampling
 from collbench.records import Case, Evidence
 
@@ -28,6 +30,8 @@ class Session:
         emit: appends a line to the run file; does nothing on other ranks than 0.
         beat: tells the driver what is in flight: (case or None, timeout in seconds).
         sync: barrier or window.
+        clocks: the real nodes' clocks; None = all ranks share one.
+        throttling: counts throttled cores; None = not watched.
         step_s: step of the clock; None = unknown.
         timeout_s: least time before a silent case counts as hung.
         warnings: doubts that hold for every row of this launch.
@@ -43,6 +47,8 @@ class Session:
     emit: Callable[[Line], None]
     beat: Callable[[Case | None, float], None]
     sync: str = "barrier"
+    clocks: Clocks | None = None
+    throttling: Throttling | None = None
     step_s: float | None = None
     timeout_s: float = 60.0
     evidence: dict[str, Evidence] = field(default_factory=dict)
@@ -52,6 +58,20 @@ class Session:
     def first(self) -> bool:
         """Say whether this is rank 0, the only one that reads the plan and writes the run file."""
         return bool(self.control.Get_rank() == 0)
+
+    @property
+    def several_clocks(self) -> bool:
+        """Say whether ranks read different clocks."""
+        return self.clocks is not None and self.clocks.several
+
+    def refresh_clock(self) -> None:
+        """Measure the clocks again when the last estimate is old; nothing where no window needs them (collective)."""
+        if self.clocks is not None and self.sync == "window":
+            self.clocks.refresh()
+
+    def clock(self) -> Clock:
+        """Return this rank's clock against rank 0's; the same clock where no window needs more."""
+        return self.clocks.now() if self.clocks is not None and self.sync == "window" else Clock()
 
 
 @dataclass
@@ -69,6 +89,7 @@ class Ready:
         calls: timed calls so far, so that rotation goes on from block to block.
         late: of them, how many missed their window and were left out.
         messages: messages one after the other that one call stands for (sendrecv modes; otherwise 1).
+        clock_error_ns: largest error of any rank's clock at the start of any block.
     """
 
     case: Case
@@ -81,6 +102,7 @@ class Ready:
     calls: int = 0
     late: int = 0
     messages: int = 1
+    clock_error_ns: int = 0
 
 
 def fail(session: Session, case: Case, reason: str, detail: str) -> None:

@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 
 ROUNDS = 200
+MAX_AGE_S = 1.0
+"""An estimate older than this is measured anew before the next round."""
+ASSUMED_DRIFT = 1e-6
+"""How fast two nodes' clocks part as long as no second estimate says it (1 µs a second)."""
 _TAG = 78
 
 
@@ -80,6 +84,76 @@ def synchronise(
         error += int(everyone[leaders[mine], 1])
         mine ^= 1 << (mine.bit_length() - 1)
     return Clock(offset, error)
+
+
+def drift(first: Clock, last: Clock, elapsed_ns: int) -> tuple[float, float]:
+    """Return (drift, bound of its error) in ns per ns from two estimates of one clock ``elapsed_ns`` apart.
+
+    For a constant drift the bound is sure, since each offset is within its own bound.
+    """
+    return (last.offset_ns - first.offset_ns) / elapsed_ns, (first.error_ns + last.error_ns) / elapsed_ns
+
+
+class Clocks:
+    """This rank's clock against rank 0's over a launch: measured again when old, extrapolated in between.
+
+    Args:
+        comm: all ranks.
+        node_of: rank → number of the real node whose clock it reads.
+        rounds: round trips an edge.
+        max_age_s: age from which ``refresh`` measures anew.
+        clock_ns: the clock, for tests.
+
+    Attributes:
+        several: whether there is more than one clock; if not, nothing is ever sent.
+    """
+
+    def __init__(
+        self,
+        comm: Any,
+        node_of: Sequence[int],
+        *,
+        rounds: int = ROUNDS,
+        max_age_s: float = MAX_AGE_S,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._comm, self._node_of = comm, tuple(node_of)
+        self._rounds, self._max_age_ns, self._clock_ns = rounds, round(max_age_s * 1e9), clock_ns
+        self._first: tuple[int, Clock] | None = None
+        self._last: tuple[int, Clock] | None = None
+        self._drift = (0.0, 0.0)
+        self.several = len(set(self._node_of)) > 1
+
+    def refresh(self) -> bool:
+        """Measure anew when the last estimate is old (collective; rank 0 decides); say whether it was."""
+        if not self.several:
+            return False
+        old = np.array(
+            [self._last is None or self._clock_ns() - self._last[0] > self._max_age_ns], dtype=np.int64
+        )
+        self._comm.Bcast(old, root=0)
+        if old[0]:
+            found = synchronise(self._comm, self._node_of, rounds=self._rounds, clock_ns=self._clock_ns)
+            self.learn(self._clock_ns(), found)
+        return bool(old[0])
+
+    def learn(self, at_ns: int, found: Clock) -> None:
+        """Take in an estimate made at ``at_ns`` of this rank's clock; the drift counts from the first one."""
+        self._last = at_ns, found
+        if self._first is None:
+            self._first = self._last
+            self._drift = (0.0, ASSUMED_DRIFT if self._node_of[self._comm.rank] != self._node_of[0] else 0.0)
+        else:
+            self._drift = drift(self._first[1], found, max(1, at_ns - self._first[0]))
+
+    def now(self) -> Clock:
+        """Return this rank's clock as it should be now; the error grows with the estimate's age."""
+        if self._last is None:
+            return Clock()
+        at_ns, found = self._last
+        age = self._clock_ns() - at_ns
+        rate, error = self._drift
+        return Clock(found.offset_ns + round(rate * age), found.error_ns + round(error * age))
 
 
 def _answer(comm: Any, client: int, rounds: int, clock_ns: Callable[[], int]) -> None:

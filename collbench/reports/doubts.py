@@ -19,6 +19,8 @@ _SENTENCES = {
     "slow_latency": "the smallest messages are far slower than such links need: check the transport",
     "label_is_request": "the log's algorithm label is only a request: shown as default",
     "mpi4py_loop": "no compiled loop: the time holds the interpreter's overhead; install with a compiler",
+    "clock_error": "the nodes' clocks are known only to over 10 % of the time: prefer --sync barrier for such sizes",
+    "throttled": "cores were throttled (heat or power) while this was measured: cool down and measure again",
     "upper_bound": "a rooted collective without synchronised clocks: the time is an upper bound",
 }
 """Kind of warning → one sentence; an empty one is said elsewhere."""
