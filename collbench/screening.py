@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,35 @@ def main_provider(frame: pd.DataFrame) -> str:
             "the runs hold no library's algorithm to choose from: measure with 'collbench run'"
         )
     return str(libraries[0])
+
+
+def first_environments(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """Return the runs without the rows of other environments than their first, and one sentence for each left out.
+
+    ``ab`` and ``verify`` measure environments beside each other; a table is for the first, the untouched one. Rows of
+    the others say what *their* default does, which would pass for this one's.
+    """
+    kept, remarks = [], []
+    for run in runs:
+        names = list(
+            dict.fromkeys(x["variant"] for x in run.launches.values() if x.get("variant") is not None)
+        )
+        foreign = {n for n, x in run.launches.items() if x.get("variant") in names[1:]}
+        rows = [c for c in run.cells if c["launch"] in foreign]
+        if rows:
+            others = ", ".join(names[1:])
+            remarks.append(f"{run.name}: {len(rows)} row(s) of {others}, measured beside {names[0]}")
+        kept.append(
+            replace(
+                run,
+                launches={n: x for n, x in run.launches.items() if n not in foreign},
+                cells=[c for c in run.cells if c["launch"] not in foreign],
+                failed=[f for f in run.failed if f.get("launch") not in foreign],
+            )
+            if foreign
+            else run
+        )
+    return kept, remarks
 
 
 def failed_lines(runs: Sequence[Run]) -> list[Mapping[str, Any]]:

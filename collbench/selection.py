@@ -153,11 +153,12 @@ def from_runs(
     Raises:
         UnansweredError: nothing measured.
     """
+    runs, foreign = screening.first_environments(runs)
     table = frame(runs)
     if table.empty:
         names = ", ".join(run.name for run in runs)
         raise UnansweredError(f"nothing to decide: no finished cell in {names}; measure with 'collbench run'")
-    return select(
+    decided = select(
         table,
         provider=provider,
         policy=policy,
@@ -166,6 +167,7 @@ def from_runs(
         ranks_per_node=ranks_per_node,
         rates=screening.copy_rates(runs),
     )
+    return replace(decided, exclusions=(*foreign, *decided.exclusions))
 
 
 def settings(runs: Sequence[Run]) -> dict[str, str]:

@@ -59,19 +59,20 @@ def command(
 ) -> None:
     """Decide which algorithm to use, print the table and the guidance, write library files."""
     loaded = [results.read(results.find(run)) for run in runs or ("last",)]
+    own, _ = screening.first_environments(loaded)
     policy = decision.Policy(margin, allowance)
     words = Console(stderr=as_json)
     targets = _targets(formats, output, output_dir)
     if evaluate:
-        _evaluate(loaded, policy, provider, words, as_json=as_json)
+        _evaluate(own, policy, provider, words, as_json=as_json)
         return
     decide = partial(selection.from_runs, loaded, provider=provider, ranks_per_node=ranks_per_node)
     decided = decide(policy=policy)
-    page = guidance.guide(results.frame(loaded), decided.provider)
+    page = guidance.guide(results.frame(own), decided.provider)
     if not guidance_only:
         show(decided, words)
     words.print(guidance_text.render(page), markup=False, highlight=False, soft_wrap=True)
-    better = guidelines.check(results.frame(loaded))
+    better = guidelines.check(results.frame(own))
     _few(words, "use a composition instead", [v.sentence for v in better])
     if as_json:
         own = {} if guidance_only else plain.to_json(decided)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from collbench import candidates, decision, screening, selection, stacks
 from collbench.decision import Policy
 from collbench.errors import UnansweredError
-from collbench.results import COLUMNS
+from collbench.records import Case, Cell
+from collbench.results import COLUMNS, Run, frame
 
 SIZES = (8, 64, 512, 4096, 32768, 262144)
 
@@ -316,3 +318,29 @@ def test_the_selection_does_not_depend_on_the_order_of_rows():
     shuffled = [rows[i] for i in np.random.default_rng(3).permutation(len(rows))]
     assert selection.select(table(rows)).rules == selection.select(table(shuffled)).rules
     assert dataclasses.is_dataclass(selection.select(table(rows)))
+
+
+def interleaved(variants):
+    """A run of one cell in which each environment's default and ring took the given times."""
+    launches = {n: {"kind": "launch", "launch": n, "ranks": 4, "nodes": 1, "ranks_per_node": 4, "repetition": 0,
+                    "variant": name} for n, name in enumerate(variants)}  # fmt: skip
+    cell = Cell("allreduce", 4, 4, 1024, "float32", "sum")
+    cells = [
+        {"kind": "cell", "launch": n, "case": Case(cell, "openmpi", word).to_json(), "time_s": time_s, "sync": "barrier",
+         "blocks_s": [time_s * (1 + 0.001 * i) for i in range(12)], "rank_reduction": "max", "timer": "c"}
+        for n, times in enumerate(variants.values())
+        for word, time_s in times.items()
+    ]  # fmt: skip
+    return Run(Path("both.jsonl"), {}, launches, cells, [], [])
+
+
+def test_another_environment_measured_beside_never_passes_for_the_default():
+    """The run file of ``ab`` or ``verify`` decides for its first environment alone, and says what it left out."""
+    run = interleaved(
+        {"untouched": {"default": 1e-5, "ring": 5e-6}, "table": {"default": 1e-6, "ring": 5e-6}}
+    )
+    decided = selection.from_runs([run])
+    assert "ring" in {r.algorithm for r in decided.rules}
+    assert any("2 row(s) of table, measured beside untouched" in x for x in decided.exclusions)
+    mixed = selection.select(frame([run]))
+    assert "ring" not in {r.algorithm for r in mixed.rules}
