@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.backends.rounds import agree, estimate, play_round
+from collbench.backends.rounds import agree, estimate, missed, play_round
 from collbench.backends.session import Line, Ready, Session, fail
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CollbenchError
@@ -49,6 +49,8 @@ def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> No
         for entry, series in zip(ready, race.series, strict=True):
             if series.blocks:
                 session.emit(_row(session, entry, series, race, throttled))
+            elif not entry.failed:
+                fail(session, entry.case, "window_missed", missed(entry))
 
 
 def _prepare(session: Session, case: Case) -> Ready | None:

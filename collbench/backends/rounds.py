@@ -84,9 +84,9 @@ def play_round(session: Session, ready: Sequence[Ready], race: Race, order: Sequ
         at += lengths[index]
         entry.clock_error_ns = max(entry.clock_error_ns, int(failed[1, index]))
         if failed[0, index]:
-            race.retire(index)
-            race.series[index].blocks.clear()
-            fail(session, entry.case, "mpi_error", details.get(index, "an MPI error on another rank"))
+            _give_up(
+                session, entry, race, index, "mpi_error", details.get(index, "an MPI error on another rank")
+            )
         else:
             _keep(session, entry, race, index, block)
 
@@ -110,6 +110,16 @@ def _keep(session: Session, entry: Ready, race: Race, index: int, block: Times) 
     if valid.mean() < LEAST_VALID:
         entry.window_s *= 2
         if entry.window_s > LONGEST_WINDOW_S:
-            race.retire(index)
-            race.series[index].blocks.clear()
-            fail(session, entry.case, "window_missed", f"{entry.late} of {entry.calls} calls started late")
+            _give_up(session, entry, race, index, "window_missed", missed(entry))
+
+
+def missed(entry: Ready) -> str:
+    """Say how many windows a case missed."""
+    return f"{entry.late} of {entry.calls} calls started late"
+
+
+def _give_up(session: Session, entry: Ready, race: Race, index: int, reason: str, detail: str) -> None:
+    entry.failed = True
+    race.retire(index)
+    race.series[index].blocks.clear()
+    fail(session, entry.case, reason, detail)

@@ -89,6 +89,7 @@ class Ready:
         calls: timed calls so far, so that rotation goes on from block to block.
         late: of them, how many missed their window and were left out.
         messages: messages one after the other that one call stands for (sendrecv modes; otherwise 1).
+        failed: a failed line was written.
         clock_error_ns: largest error of any rank's clock at the start of any block.
     """
 
@@ -102,6 +103,7 @@ class Ready:
     calls: int = 0
     late: int = 0
     messages: int = 1
+    failed: bool = False
     clock_error_ns: int = 0
 
 

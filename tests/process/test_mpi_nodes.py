@@ -1,0 +1,78 @@
+"""Several nodes, played by the ranks of one machine: clocks between them, and what rows say about it."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+PROGRAM = """
+    import json, sys, time
+    from collbench.backends import mpi, session
+    from collbench.mpi import library, start, switch
+    from collbench.mpi.clock import Clocks
+    from collbench.profile import Sampling
+    from collbench.records import Case, Cell
+
+    MPI = start.start()
+    world = MPI.COMM_WORLD
+    lib = library.identify(MPI)
+    rows = []
+
+    def measure(sync, nodes, collective="bcast"):
+        # One machine has one clock: each node of the map reads it over messages, as real nodes would.
+        here = session.Session(
+            MPI=MPI, control=world.Dup(), library=lib, switch=switch.Switch(MPI, world, lib),
+            sampling=Sampling(mode="fixed", iterations=90, max_rounds=30), launch=0, node_of=(0,) * world.size,
+            emit=rows.append, beat=lambda case, timeout_s: None, sync=sync,
+            clocks=Clocks(world.Dup(), nodes, rounds=50, max_age_s=0.001),
+        )
+        op = "sum" if collective == "allreduce" else None
+        mpi.measure_group(here, [Case(Cell(collective, 2, 2, 1024, "float32", op), lib.name, "default")], 60.0)
+        return here.clock()
+"""
+
+
+def test_windows_across_nodes_have_offsets_and_their_error_in_the_row(launch):
+    """Offsets between "nodes" on one machine are 0 within the stated error, and the row carries the largest error."""
+    done = launch(
+        2,
+        PROGRAM
+        + """
+    found = measure("window", (0, 1))
+    right = abs(found.offset_ns) <= found.error_ns and (found.error_ns > 0) == (world.rank > 0)
+    one = measure("window", (0, 0))
+    everyone = world.gather((right, one.offset_ns, one.error_ns))
+    if world.rank == 0:
+        print(json.dumps([everyone, rows]))
+    """,
+    )
+    assert done.returncode == 0, done.stderr
+    ranks, (several, single) = json.loads(done.stdout)
+    assert ranks == [[True, 0, 0]] * 2
+    assert several["clock_error_s"] > 0
+    assert several["span_s"] > 0
+    assert not {"upper_bound"} & {w["kind"] for w in several["warnings"]}
+    doubted = any(w["kind"] == "clock_error" for w in several["warnings"])
+    assert doubted == (several["clock_error_s"] > 0.1 * several["time_s"])
+    assert single["clock_error_s"] == 0
+
+
+def test_rooted_collectives_over_nodes_without_windows_are_upper_bounds(launch):
+    """A barrier gives no common clock: the row says so and has no global span; unrooted ones carry no such doubt."""
+    done = launch(
+        2,
+        PROGRAM
+        + """
+    for nodes in ((0, 1), (0, 0)):
+        for name in ("bcast", "allreduce"):
+            measure("barrier", nodes, name)
+    if world.rank == 0:
+        print(json.dumps(rows))
+    """,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    doubts = [("upper_bound" in {w["kind"] for w in row["warnings"]}, "span_s" in row) for row in rows]
+    assert doubts == [(True, False), (False, False), (False, True), (False, False)]
+    assert not any("clock_error_s" in row for row in rows)
