@@ -6,7 +6,7 @@ here. ``default`` never needs anything: it is the user's untouched stack.
 
 from collections.abc import Mapping
 
-from collbench import algorithms
+from collbench import algorithms, components
 from collbench.algorithms import Version, intelmpi
 from collbench.records import Case
 
@@ -68,11 +68,12 @@ def common_settings(library: str, version: Version | None, virtual_nodes: int | 
 def proof_settings(library: str, version: Version | None) -> dict[str, str] | None:
     """Return the environment of the untimed proof launch; None = proofs run inside the measuring launch.
 
-    Open MPI counts messages per destination only with its monitoring layer, which would slow the timed calls.
+    Open MPI counts messages per destination only with its monitoring layer, which would slow the timed calls, and names
+    the component that serves a communicator only in its log.
     """
     if library != "openmpi":
         return None
-    found = {MONITORING: "1"}
+    found = {MONITORING: "1", components.VARIABLE: components.LEVEL}
     if version is not None and version < (5,):
         found[DYNAMIC_RULES] = "1"
     return found

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from collbench import components
 from collbench.errors import UnansweredError
 
 MARKER = "COLLBENCH_LAUNCH_ID"
 """Environment variable that every process of a launch inherits: proxies and daemons are found by it."""
 
+TAIL_BYTES = 1 << 16
 GRACE_S = 3.0
 
 
@@ -104,12 +106,13 @@ class Job:
                 os.kill(pid, signal.SIGKILL)
 
     def tail(self, lines: int = 12) -> str:
-        """Return the last lines that the launch printed."""
+        """Return the last lines that the launch printed, without a library's log of its components."""
         try:
-            text = self.log.read_bytes()[-8192:].decode(errors="replace")
+            text = self.log.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
         except OSError:
             return ""
-        return "\n".join(text.strip().splitlines()[-lines:])
+        said = [line for line in text.strip().splitlines() if not components.is_log(line)]
+        return "\n".join(said[-lines:])
 
 
 def _zombie(entry: Path) -> bool:

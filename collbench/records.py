@@ -134,6 +134,7 @@ class Evidence:
         effective: the algorithm shown to have run; None when unknown. For not_separable: one of ``candidates``.
         candidates: algorithms that this proof cannot tell apart (not_separable).
         detail: one short sentence with the finding.
+        component: the library's component that serves the call (tuned, han, posix …); None when unknown.
     """
 
     status: str = "unknown"
@@ -141,10 +142,13 @@ class Evidence:
     effective: str | None = None
     candidates: tuple[str, ...] = ()
     detail: str = ""
+    component: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the ``evidence`` object of a run file (``effective`` stands beside it in the cell line)."""
         out: dict[str, Any] = {"status": self.status, "by": self.by}
+        if self.component:
+            out["component"] = self.component
         if self.candidates:
             out["candidates"] = list(self.candidates)
         if self.detail:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collbench import launchers
+from collbench import components, launchers
+from collbench.collectives import COLLECTIVES
 from collbench.errors import CollbenchError
 from collbench.installation import Installation
 from collbench.processes import MARKER, Job, new_marker
@@ -70,12 +71,33 @@ def launch(found: Installation) -> list[Finding]:
     reports = [
         json.loads(x.partition(":")[2]) for x in said.splitlines() if x.startswith("collbench-doctor:")
     ]
-    return [shown, judge_start(found, code, reports, said, time.monotonic() - started)]
+    served = serving(said) if found.library == "openmpi" else None
+    said = "\n".join(line for line in said.splitlines() if not components.is_log(line))
+    started_well = judge_start(found, code, reports, said, time.monotonic() - started)
+    return [shown, started_well, *([served] if served else [])]
+
+
+def serving(log: str) -> Finding | None:
+    """Return the finding on which component of Open MPI serves what between two ranks here; None where no log says it."""
+    found = components.selections(log)
+    if not found:
+        return None
+    by: dict[str, list[str]] = {}
+    for name in COLLECTIVES:
+        if name != "sendrecv":
+            by.setdefault(found[0].serving(name) or "unknown", []).append(name)
+    words = "; ".join(
+        f"{component} serves {'all collectives' if len(by) == 1 else ', '.join(names)}"
+        for component, names in by.items()
+    )
+    return Finding("components", OK, f"{words} (two ranks here; on several nodes others may)")
 
 
 def _start(launcher: launchers.Launcher) -> tuple[int | None, str]:
     """Return exit status (None = ended by us after the timeout) and output of a start of two ranks."""
     planned = {**launcher.installation.env, "PYTHONSAFEPATH": "1", MARKER: new_marker()}
+    if launcher.installation.library == "openmpi":
+        planned[components.VARIABLE] = components.LEVEL
     program = (str(launcher.installation.python), "-c", _PROGRAM, MARKER)
     command = launcher.command(launchers.LaunchSpec(RANKS, program, planned))
     with tempfile.TemporaryDirectory(prefix="collbench-") as folder:

@@ -196,6 +196,7 @@ def _evidence(flat: Mapping[str, Any]) -> Evidence:
         flat.get("effective"),
         tuple(flat.get("candidates", ())),
         flat.get("detail", ""),
+        flat.get("component"),
     )
 
 

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "collbench"
 
 LEVELS = """\
 errors units registry records collectives algorithms atomic __init__
-profile plan request words samplers forcing runfile results environment redaction processes
+profile plan request words samplers components forcing runfile results environment redaction processes
 mpi portable backends
 launchers mpiexec launching outcome heartbeat worker worker_status runner inside installation memory resume trial doctor
 importers stats selection candidates screening segments decision ruling interpolation heldout pool stacks \

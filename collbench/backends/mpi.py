@@ -110,7 +110,8 @@ def _evidence(session: Session, case: Case) -> Evidence:
     key = proof_key(case)
     if key not in session.evidence:
         comm = session.switch.select(case)
-        session.evidence[key] = proof.prove(session.MPI, comm, case, session.library, monitoring=False)
+        found = proof.prove(session.MPI, comm, case, session.library, monitoring=False)
+        session.evidence[key] = proof.served(case, found, session.switch.serving(case))
         session.switch.select(case)
     return session.evidence[key]
 
@@ -121,6 +122,7 @@ def prove_case(session: Session, case: Case, *, monitoring: bool) -> None:
     try:
         comm = session.switch.select(case)
         found = proof.prove(session.MPI, comm, case, session.library, monitoring=monitoring)
+        found = proof.served(case, found, session.switch.serving(case))
     except CollbenchError as error:
         found = Evidence("unknown", detail=str(error))
     session.emit(

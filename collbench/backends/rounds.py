@@ -1,6 +1,7 @@
 """The timed rounds of one cell: block lengths, one block of each case, reduction over ranks."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -73,10 +74,7 @@ def play_round(session: Session, ready: Sequence[Ready], race: Race, order: Sequ
             own[:, part] = end_ns - start_ns, end_ns, -start_ns, found.late
         entry.calls += lengths[index]
         entry.blocks += 1
-    most = np.zeros_like(own)
-    session.control.Allreduce(own, most, op=session.MPI.MAX)
-    failed = np.zeros_like(errors)
-    session.control.Allreduce(errors, failed, op=session.MPI.MAX)
+    most, failed = _largest(session, own), _largest(session, errors)
     at = 0
     for index in order:
         entry = ready[index]
@@ -89,6 +87,13 @@ def play_round(session: Session, ready: Sequence[Ready], race: Race, order: Sequ
             )
         else:
             _keep(session, entry, race, index, block)
+
+
+def _largest(session: Session, own: Any) -> Any:
+    """Return the elementwise maximum over all ranks (collective)."""
+    most = np.zeros_like(own)
+    session.control.Allreduce(own, most, op=session.MPI.MAX)
+    return most
 
 
 def _jitter(entry: Ready, index: int) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from collbench.algorithms import algorithms
 from collbench.errors import UnansweredError
 from collbench.mpi import ordering, signatures
 from collbench.mpi.buffers import NUMPY_DTYPES
@@ -73,6 +74,31 @@ def _by_messages(MPI: Any, comm: Any, case: Case) -> Evidence:
         f"messages sent by ranks 0 to {len(messages) - 1}: {_short([int(m) for m in messages.sum(axis=1)])}"
     )
     return _checked(case, signatures.judge(case.algorithm, names, "message_counts", detail))
+
+
+def served(case: Case, evidence: Evidence, logged: str | None) -> Evidence:
+    """Return the evidence with the component that serves the case, as far as the library shows it.
+
+    Args:
+        case: what was asked for.
+        evidence: what ran.
+        logged: the component in the library's own selection log; None = it has none.
+    """
+    component = logged or _component(case, evidence)
+    if logged is None or case.algorithm == "default" or case.component in (None, logged):
+        return replace(evidence, component=component)
+    detail = f"the library's log names {logged}, {case.component} was asked for; {evidence.detail}"
+    return Evidence("contradicted", "selection_log", logged, (), detail, logged)
+
+
+def _component(case: Case, evidence: Evidence) -> str | None:
+    """Return the component that all algorithms of a finding belong to: MPICH logs none, but its algorithms tell."""
+    if case.provider != "mpich" or evidence.effective is None:
+        return None
+    wanted = {evidence.effective, *evidence.candidates}
+    rows = [row for row in algorithms("mpich", case.cell.collective) if row.name in wanted]
+    found = {row.component for row in rows}
+    return found.pop() if len(found) == 1 and {row.name for row in rows} == wanted else None
 
 
 class Recorder:

@@ -1,13 +1,15 @@
 """Switching the algorithm inside a running process: which communicator to use for a case."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from collbench import components
 from collbench.algorithms import find
 from collbench.errors import UnansweredError
 from collbench.forcing import settings
+from collbench.mpi.capture import stderr_of
 from collbench.mpi.cvars import ControlVariableError, ControlVariables, Value
 from collbench.mpi.forcing import mpich_writes, openmpi_writes
 from collbench.mpi.guard import attach, release
@@ -41,7 +43,8 @@ class Switch:
         self._mpi = MPI
         self._comm = comm
         self._library = library
-        self.default_comm = comm.Dup()
+        self._selected: dict[tuple[Any, ...] | None, components.Selected] = {}
+        self.default_comm = self._logged(None, comm.Dup)
         self._cvars: ControlVariables | None = None
         self._made: dict[tuple[Any, ...], Any] = {}
         self._found: dict[str, Value] = {}
@@ -54,7 +57,7 @@ class Switch:
             UsageError: no such algorithm or parameter.
         """
         name = self._library.name
-        if case.provider != name or (case.algorithm == "default" and case.component is None):
+        if self._untouched(case):
             return self.default_comm
         if name == "mpich":
             return self._mpich(case)
@@ -65,6 +68,29 @@ class Switch:
         raise SwitchError(
             f"collbench has no algorithm table for {name}: only default and portable algorithms run on it"
         )
+
+    def serving(self, case: Case) -> str | None:
+        """Return the component that serves a case whose communicator was made; None where the library does not tell.
+
+        Open MPI tells it in the log of a launch with ``components.VARIABLE``.
+        """
+        found = self._selected.get(None if self._untouched(case) else _key(case))
+        return found.serving(case.cell.collective) if found else None
+
+    def _untouched(self, case: Case) -> bool:
+        return case.provider != self._library.name or (case.algorithm == "default" and case.component is None)
+
+    def _logged(self, key: tuple[Any, ...] | None, make: Callable[[], Any]) -> Any:
+        """Make a communicator and keep what the library logs about the components that serve it."""
+        if self._library.name != "openmpi" or not os.environ.get(components.VARIABLE):
+            return make()
+        with stderr_of(components.is_log) as lines:
+            made = make()
+        found = components.selections("".join(lines))
+        if found:
+            # Dup makes one communicator; a component may make further ones for itself while it is enabled.
+            self._selected[key] = found[0]
+        return made
 
     def close(self) -> None:
         """Free the duplicates (collective)."""
@@ -96,7 +122,7 @@ class Switch:
     # --- Open MPI: variables bind when a communicator is made ------------------------------------------------
 
     def _openmpi(self, case: Case) -> Any:
-        key = (case.cell.collective, case.algorithm, case.component, case.params)
+        key = _key(case)
         if key not in self._made:
             self._made[key] = self._openmpi_make(case)
         return self._made[key]
@@ -108,7 +134,7 @@ class Switch:
                 self._dynamic_rules()
                 for name, value in openmpi_writes(case).items():
                     self._write(name, value)
-            return self._duplicate(case.component)
+            return self._logged(_key(case), lambda: self._duplicate(case.component))
         finally:
             self._restore()
 
@@ -145,7 +171,7 @@ class Switch:
         reason = find("mpich", case.cell.collective, case.algorithm).impossible(case.cell)
         if reason:
             raise SwitchError(f"MPICH's {case.cell.collective} {case.label} {reason}")
-        key = (case.cell.collective, case.algorithm, case.component, case.params)
+        key = _key(case)
         if key not in self._made:
             writes = mpich_writes(case)
             for name in writes:
@@ -174,3 +200,7 @@ class Switch:
                     f"(it was started with {present or 'nothing'})"
                 )
         return self.default_comm
+
+
+def _key(case: Case) -> tuple[Any, ...]:
+    return (case.cell.collective, case.algorithm, case.component, case.params)

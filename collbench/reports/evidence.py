@@ -33,6 +33,7 @@ class Proof:
         min_bytes: smallest size with this finding.
         max_bytes: largest size with this finding.
         detail: a short sentence, empty if none.
+        component: the library's component that serves the calls; None when unknown.
     """
 
     library: str
@@ -45,6 +46,7 @@ class Proof:
     min_bytes: int
     max_bytes: int
     detail: str = ""
+    component: str | None = None
 
 
 def proofs(run: Run, only: Filter) -> list[Proof]:
@@ -85,6 +87,7 @@ def _finding(line: Mapping[str, Any]) -> tuple[Any, ...]:
         effective,
         str(evidence.get("status", "unknown")),
         evidence.get("by"),
+        evidence.get("component"),
         str(evidence.get("detail") or ""),
     )
 
@@ -93,9 +96,9 @@ def _merged(key: tuple[str, str, int, str], found: Mapping[int, tuple[Any, ...]]
     sizes = sorted(found)
     start = 0
     for end in range(1, len(sizes) + 1):
-        if end == len(sizes) or found[sizes[end]][:3] != found[sizes[start]][:3]:
-            effective, status, by, detail = found[sizes[start]]
-            yield Proof(*key, effective, status, by, sizes[start], sizes[end - 1], detail)
+        if end == len(sizes) or found[sizes[end]][:4] != found[sizes[start]][:4]:
+            effective, status, by, component, detail = found[sizes[start]]
+            yield Proof(*key, effective, status, by, sizes[start], sizes[end - 1], detail, component)
             start = end
 
 
@@ -124,6 +127,7 @@ def _table(rows: list[Proof]) -> list[Any]:
         ran = row.effective or "?"
         if " or " in ran:
             ran = f"one of ({letters.setdefault(ran, chr(ord('a') + len(letters) % 26))})"
+        ran += f" ({row.component})" if row.component and row.component != row.effective else ""
         status = Text(row.status.replace("_", " "), style=_STYLES.get(row.status, ""))
         table.add_row(row.requested, _sizes(row), ran, status, (row.by or "–").replace("_", " "))
     notes = [

@@ -1,6 +1,6 @@
 """Which variables a case needs at launch, and which launches can share them."""
 
-from collbench import forcing
+from collbench import components, forcing
 from collbench.records import Case, Cell
 
 
@@ -49,5 +49,8 @@ def test_launches_are_shared_where_variables_do_not_collide():
 
 def test_proofs_get_their_own_launch_where_counting_slows_the_calls():
     """Open MPI's monitoring layer; elsewhere proofs run inside the measuring launch."""
-    assert forcing.proof_settings("openmpi", (5, 0, 11)) == {forcing.MONITORING: "1"}
+    assert forcing.proof_settings("openmpi", (5, 0, 11)) == {
+        forcing.MONITORING: "1",
+        components.VARIABLE: components.LEVEL,
+    }
     assert forcing.proof_settings("mpich", (5, 0, 2)) is None
