@@ -109,7 +109,9 @@ def forced(case: Case, found: Installation) -> dict[str, str]:
         writes = {f"OMPI_MCA_{name}": str(value) for name, value in openmpi_writes(case).items()}
         return {forcing.DYNAMIC_RULES: "1", **writes}
     if found.library == "mpich":
-        return {name: _mpich_word(case, name, value) for name, value in mpich_writes(case).items()}
+        # With "error" in place of the silent fall-back the library's own calls in MPI_Init abort some algorithms.
+        writes = {name: value for name, value in mpich_writes(case).items() if name != FALLBACK}
+        return {name: _mpich_word(case, name, value) for name, value in writes.items()}
     return dict(forcing.settings(case, found.library, found.version))
 
 
@@ -117,11 +119,7 @@ def _mpich_word(case: Case, name: str, value: int | str) -> str:
     """Return what MPICH's environment takes where MPI_T takes a number: names."""
     if name.endswith("_ALGORITHM"):
         return case.algorithm
-    return (
-        {DEVICE: ("all", "none"), FALLBACK: ("error",)}[name][value]
-        if name in (DEVICE, FALLBACK)
-        else str(value)
-    )
+    return ("all", "none")[value] if name == DEVICE else str(value)
 
 
 def wait(

@@ -134,9 +134,9 @@ def brute_rows(bench, names: Sequence[str], reference: pd.DataFrame) -> list[Row
         print(f"brute force: a launch failed: {one['problem']}")
     rows = [Row("brute force, 1 run, mean, argmin", walls, startups, len(sweeps),
                 [losses(argmin(frames[0], reference), reference) for _, frames in found])]  # fmt: skip
-    for which, word in enumerate(("mean", "slowest rank")):
+    for which, word in enumerate(("all ranks", "slowest rank")):
         mean = pd.concat([frames[which] for _, frames in found]).groupby(level=[0, 1, 2]).mean()
-        rows.append(Row(f"brute force, {len(found)} run{"s" if len(found) > 1 else ""}, {word}, argmin", [sum(walls)], [sum(startups)],
+        rows.append(Row(f"brute force, mean of {len(found)}, {word}, argmin", [sum(walls)], [sum(startups)],
                         len(sweeps) * len(found), [losses(argmin(mean, reference), reference)]))  # fmt: skip
     return rows
 
