@@ -36,6 +36,7 @@ _REDUCING = ("allreduce", "reduce", "reduce_scatter")
 _METHOD = (
     "rank_reduction",
     "sync",
+    "rotation",
     "timer",
     "thread_level",
     "library",

@@ -6,18 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from collbench.errors import UnansweredError
-from collbench.mpi.calls import sizes
-from collbench.records import ITEMSIZE, Case, Cell
+from collbench.mpi.calls import rotated_roots, sizes
+from collbench.profile import Sampling
+from collbench.records import Case, Cell
 from collbench.units import format_bytes
 
-RANK_BYTES = 48 << 20
-"""Bytes that an idle rank takes for itself: Python, numpy and the MPI library (seen: 18 to 30 MiB at 2 to 16 ranks)."""
+RANK_BYTES = 56 << 20
+"""Bytes that a rank takes for itself: Python, numpy and the MPI library (seen: 18 to 30 MiB at 2 to 16 ranks), and the
+stretch of a result that is being checked, whatever the size of all of it (8 MiB, mpi/check.py)."""
 SAFE_SHARE = 0.9
 """Share of the free memory that may be planned for."""
-CHECK_BYTES = 5 * 16
-"""Bytes an element of the result takes while it is checked: five arrays in extended precision (mpi/check.py)."""
-PORTABLE_FACTOR = 2
-"""collbench's own schedules have up to their buffers' size in scratch memory of their own."""
 UNLIMITED = 1 << 60
 """cgroup v1 writes a number near 2^63 where there is no limit."""
 
@@ -88,46 +86,61 @@ def _stat(path: Path, name: str) -> int:
     return int(match[1]) if match else 0
 
 
-def needed_bytes(cases: Iterable[Case], ranks_per_node: int | None = None) -> int:
+def needed_bytes(
+    cases: Iterable[Case], ranks_per_node: int | None = None, sampling: Sampling | None = None
+) -> int:
     """Return the bytes that the largest cell takes on its fullest node.
 
-    All algorithms of a cell hold their buffers at once (they are interleaved); one at a time is checked.
+    All algorithms of a cell hold their buffers at once (they are interleaved), each as many pairs as go round.
+    collbench's own schedules have up to a pair's size in scratch memory beside, for each pair and root that go round.
 
     Args:
         cases: what is to be measured.
         ranks_per_node: ranks on the fullest node; None = all.
+        sampling: whether buffers or roots go round; None = they do not.
     """
+    sampling = sampling or Sampling()
     together: dict[Cell, int] = {}
     one: dict[Cell, Case] = {}
     for case in cases:
-        times = PORTABLE_FACTOR if case.provider == "portable" else 1
-        together[case.cell] = together.get(case.cell, 0) + times
+        roots = rotated_roots(
+            case, case.cell.ranks, copies=sampling.rotate_buffers, rotate_root=sampling.rotate_root
+        )
+        scratch = len(roots) if case.provider == "portable" else 0
+        together[case.cell] = together.get(case.cell, 0) + sampling.rotate_buffers + scratch
         one[case.cell] = case
-    return max((_cell_bytes(one[cell], count, ranks_per_node) for cell, count in together.items()), default=0)
+    return max(
+        (
+            _cell_bytes(one[cell], pairs, ranks_per_node, rotate_root=sampling.rotate_root)
+            for cell, pairs in together.items()
+        ),
+        default=0,
+    )
 
 
-def _cell_bytes(case: Case, algorithms: int, ranks_per_node: int | None) -> int:
+def _cell_bytes(case: Case, pairs: int, ranks_per_node: int | None, *, rotate_root: bool) -> int:
     cell = case.cell
     here = cell.ranks if ranks_per_node is None else min(cell.ranks, ranks_per_node)
     root = sizes(case, rank=0, size=cell.ranks, root=0)
     other = sizes(case, rank=1, size=cell.ranks, root=0)
-    buffers = sum(root) + (here - 1) * sum(other)
-    results = root[1] + (here - 1) * other[1]
-    return here * RANK_BYTES + algorithms * buffers + results // ITEMSIZE[cell.dtype] * CHECK_BYTES
+    if rotate_root:
+        # Each rank's buffers serve it as root and as another.
+        root = other = max(root[0], other[0]), max(root[1], other[1])
+    return here * RANK_BYTES + pairs * (sum(root) + (here - 1) * sum(other))
 
 
-def check(cases: Iterable[Case], ranks_per_node: int | None = None) -> None:
+def check(cases: Iterable[Case], ranks_per_node: int | None = None, sampling: Sampling | None = None) -> None:
     """Refuse a plan whose largest buffers do not fit.
 
     Raises:
         UnansweredError: with what is needed, what there is, and what to change.
     """
     free = available_bytes()
-    needed = needed_bytes(cases, ranks_per_node)
+    needed = needed_bytes(cases, ranks_per_node, sampling)
     if free is not None and needed > SAFE_SHARE * free:
         raise UnansweredError(
             f"the largest cell needs about {format_bytes(needed)} on one node but only {format_bytes(free)} are free: "
-            "use smaller --sizes, fewer --ranks, or fewer --algorithms at once"
+            "use smaller --sizes, fewer --ranks, --rotate-buffers or --algorithms at once"
         )
 
 

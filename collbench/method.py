@@ -9,8 +9,8 @@ import pandas as pd
 from collbench.errors import UsageError
 
 FIELDS = {
-    "sync": "sync", "rank_reduction": "rank_reduction", "thread_level": "thread_level", "timer": "timer",
-    "dtype": "dtype", "op": "op", "in_place": "in_place", "memory": "memory", "topology": "ranks_per_node",
+    "sync": "sync", "rotation": "rotation", "rank_reduction": "rank_reduction", "thread_level": "thread_level",
+    "timer": "timer", "dtype": "dtype", "op": "op", "in_place": "in_place", "memory": "memory", "topology": "ranks_per_node",
     "groups": "groups",
 }  # fmt: skip
 """Name of a method field → column of ``results.frame``. ``effective`` is checked beside them."""

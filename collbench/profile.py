@@ -30,6 +30,8 @@ class Sampling:
         max_rounds: blocks per case at most.
         precision: a race ends when no other case can be faster than the leader by more than this share.
         warmup: calls before the first timed one, per case.
+        rotate_buffers: pairs of buffers that the calls of a case go through in turn (against cache effects).
+        rotate_root: the root of rooted collectives moves on by one rank with each call.
     """
 
     mode: str = "race"
@@ -39,6 +41,8 @@ class Sampling:
     max_rounds: int = 40
     precision: float = 0.02
     warmup: int = 2
+    rotate_buffers: int = 1
+    rotate_root: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +239,11 @@ class _Reader:
         values = dict(table)
         if "block_s" in values:
             values["block_s"] = self._checked("block_s", units.parse_duration, str(values["block_s"]))
-        for key in ("iterations", "min_rounds", "max_rounds", "warmup"):
+        for key in ("iterations", "min_rounds", "max_rounds", "warmup", "rotate_buffers"):
             if key in values:
                 values[key] = self._positive(values[key], key)
+        if not isinstance(values.get("rotate_root", False), bool):
+            raise self._fail("rotate_root", f"{values['rotate_root']!r} is not true or false")
         if values.get("mode", "race") not in MODES:
             raise self._fail("mode", str(unknown_name("sampling mode", str(values["mode"]), MODES)))
         if not isinstance(values.get("precision", 0.1), float) or not 0 < values.get("precision", 0.1) < 1:

@@ -26,6 +26,8 @@ class RunOptions:
         mpi: an mpiexec, a prefix or a virtual environment.
         thread_level: single, funneled, serialized or multiple.
         sync: barrier or window.
+        rotate_buffers: pairs of buffers that calls go through in turn.
+        rotate_root: let the root of rooted collectives go round (False = as the profile has it).
         nccl_tests_dir: folder of the nccl-tests binaries.
         virtual_nodes: treat the ranks as this many nodes.
         prove: prove the effective algorithm in an untimed launch.
@@ -49,6 +51,8 @@ class RunOptions:
     mpi: str | None = None
     thread_level: str = "single"
     sync: str = "barrier"
+    rotate_buffers: int | None = None
+    rotate_root: bool = False
     nccl_tests_dir: str | None = None
     virtual_nodes: int | None = None
     prove: bool = True
@@ -86,6 +90,11 @@ def with_options(profile: Profile, options: RunOptions) -> Profile:
     sampling = profile.sampling
     if options.iterations is not None:
         sampling = replace(sampling, mode="fixed", iterations=options.iterations)
+    sampling = replace(
+        sampling,
+        rotate_buffers=options.rotate_buffers or sampling.rotate_buffers,
+        rotate_root=options.rotate_root or sampling.rotate_root,
+    )
     return replace(
         profile,
         sweeps=tuple(sweeps),

@@ -27,11 +27,14 @@ CASE_COLUMNS = (
 CELL_COLUMNS = CASE_COLUMNS[:9]
 """The columns that make a cell; ``CASE_COLUMNS`` adds who runs in it. ``params`` is canonical JSON text."""
 
-METHOD_COLUMNS = ("rank_reduction", "sync", "thread_level", "timer")
+NO_ROTATION = "none"
+"""What ``rotation`` holds where buffers and root are the same in every call."""
+
+METHOD_COLUMNS = ("rank_reduction", "sync", "rotation", "thread_level", "timer")
 
 COLUMNS = (
     "run", "launch", *CASE_COLUMNS, "nodes", "effective", "evidence_status", "evidence_by",
-    "rank_reduction", "sync", "timer", "thread_level", "library", "library_version",
+    "rank_reduction", "sync", "rotation", "timer", "thread_level", "library", "library_version",
     "time_s", "iterations", "blocks_s", "percentiles_s", "warnings", "oversubscribed", "emulated", "state", "source",
 )  # fmt: skip
 
@@ -208,8 +211,8 @@ def _row(run: Run, name: str, cell: Mapping[str, Any]) -> tuple[Any, ...]:
         case.get("groups", 1), case["provider"], case["algorithm"], case.get("component"),
         json.dumps(params, sort_keys=True) if params else "{}",
         launch.get("nodes"), cell.get("effective"), evidence.get("status", "unknown"), evidence.get("by"),
-        cell.get("rank_reduction"), cell.get("sync"), cell.get("timer"), launch.get("thread_level"),
-        library.get("name"), library.get("version"), cell["time_s"], cell.get("iterations"),
+        cell.get("rank_reduction"), cell.get("sync"), cell.get("rotation") or NO_ROTATION, cell.get("timer"),
+        launch.get("thread_level"), library.get("name"), library.get("version"), cell["time_s"], cell.get("iterations"),
         cell.get("blocks_s") or _NO_LIST, cell.get("percentiles_s") or _NO_DICT, cell.get("warnings") or _NO_LIST,
         bool(launch.get("oversubscribed", False)), bool(launch.get("emulated", False)),
         probe.get("state"), run.header.get("source", "collbench"),

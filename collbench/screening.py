@@ -14,7 +14,7 @@ from collbench.errors import UnansweredError
 from collbench.records import Case, algorithm_label
 from collbench.results import CASE_COLUMNS, Run
 
-METHOD = ("rank_reduction", "sync", "thread_level", "library_version")
+METHOD = ("rank_reduction", "sync", "rotation", "thread_level", "library_version")
 """Columns that rows of one table share: rows that differ in them are never mixed."""
 CONTEXT = ("dtype", "op", "in_place", "memory", "groups")
 """Columns of a cell that a table format has no key for: one combination per collective."""

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from collbench.backends import preparing
 from collbench.backends.rounds import agree, estimate, missed, play_round
 from collbench.backends.session import Line, Ready, Session, fail
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CollbenchError
-from collbench.mpi import calls, check, proof, switch, timed
+from collbench.mpi import calls, proof, switch, timed
 from collbench.plan import proof_key
-from collbench.portable import run as portable
 from collbench.profile import Sampling
 from collbench.records import Case, Evidence, Measurement
 from collbench.samplers import Race, Series, doubts, fixed_blocks, percentiles
@@ -57,15 +57,12 @@ def _prepare(session: Session, case: Case) -> Ready | None:
     """Force, validate and prove one case; None (and a failed line) when it cannot be measured."""
     session.beat(case, session.timeout_s)
     try:
-        call, prepared = _call(session, case)
-        if prepared is not None and case.cell.collective == "sendrecv":
-            wrong = _validate_pair(session, call, prepared)
-        else:
-            wrong = check.validate(session.MPI, session.control, call, case)
+        call, prepared = preparing.call(session, case)
+        wrong = preparing.validate(session, case, call, prepared)
         if wrong is None:
             evidence = _evidence(session, case)
-            timed.block(call, session.sampling.warmup, sync="barrier")
-            return Ready(case, call, evidence, messages=prepared.messages if prepared else 1)
+            timed.block(call, max(session.sampling.warmup, len(call.argument_sets)), sync="barrier")
+            return Ready(case, call, evidence, messages=prepared[0].messages if prepared else 1)
         fail(session, case, "wrong_result", wrong)
     except calls.MpiCallError as error:
         fail(session, case, "mpi_error", str(error))
@@ -74,33 +71,6 @@ def _prepare(session: Session, case: Case) -> Ready | None:
     except CollbenchError as error:
         fail(session, case, "not_possible", str(error))
     return None
-
-
-def _call(session: Session, case: Case) -> tuple[calls.Call, portable.Prepared | None]:
-    comm = session.switch.select(case)
-    if case.provider != "portable":
-        return calls.prepare(session.MPI, comm, case), None
-    prepared = portable.prepare(session.MPI, comm, case, node_of=session.node_of)
-    call = calls.Call.from_pointer(
-        prepared.function_address, prepared.state_address, prepared, sync_comm=comm, buffers=prepared.buffers
-    )
-    return call, prepared
-
-
-def _validate_pair(session: Session, call: calls.Call, prepared: portable.Prepared) -> str | None:
-    """Check a point-to-point mode: the receiving rank must hold its partner's bytes (agreed over all ranks)."""
-    rank = session.control.Get_rank()
-    pattern = np.arange(prepared.send.size) % 97
-    prepared.send[:] = (pattern + rank).astype(prepared.send.dtype)
-    prepared.recv.fill(0)
-    timed.block(call, 1, sync="barrier")
-    wrong = np.zeros(1, dtype=np.int64)
-    if prepared.source is not None:
-        expected = (pattern + prepared.source).astype(prepared.recv.dtype)
-        wrong[0] = int((prepared.recv[: expected.size] != expected).sum())
-    total = np.zeros_like(wrong)
-    session.control.Allreduce(wrong, total, op=session.MPI.MAX)
-    return f"expected the partner's data but found {total[0]} other elements" if total[0] else None
 
 
 def _evidence(session: Session, case: Case) -> Evidence:
@@ -186,6 +156,8 @@ def _of_the_method(session: Session, entry: Ready, series: Series) -> dict[str, 
     if COLLECTIVES[entry.case.cell.collective].rooted and _one_clock(session):
         # The root leaves early: first start to last end, on one clock or on clocks with known offsets.
         found["span_s"] = round(float(np.median(series.spans)), 12)
+    if entry.call.rotation:
+        found["rotation"] = entry.call.rotation
     if entry.messages != 1:
         found["messages"] = entry.messages
     if session.sync == "window":

@@ -78,6 +78,13 @@ from collbench.units import format_duration
     show_default=True,
     help="How ranks start together.",
 )
+@click.option(
+    "--rotate-buffers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Calls go through N pairs of buffers in turn (cache).",
+)
+@click.option("--rotate-root", is_flag=True, help="The root moves on by one rank with each call.")
 @click.option("--nccl-tests-dir", metavar="DIR", help="Folder of your all_reduce_perf and friends.")
 @click.option("--virtual-nodes", type=click.IntRange(min=1), help="Treat the ranks as this many nodes.")
 @click.option(
@@ -122,7 +129,9 @@ def command(
     if dry_run:
         _print_plan(the_plan, job, found, as_json=as_json)
         return 0
-    memory.check([c for x in the_plan.launches for c in x.cases], job.options.ranks_per_node)
+    memory.check(
+        [c for x in the_plan.launches for c in x.cases], job.options.ranks_per_node, the_plan.sampling
+    )
     path = job.output or _create(job, output, the_plan)
     return _execute(job, the_plan, found, path, quiet=quiet, as_json=as_json)
 

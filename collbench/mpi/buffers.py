@@ -42,11 +42,17 @@ class Buffers:
     """
 
     def __init__(self, nbytes_send: int, nbytes_recv: int, dtype: str, copies: int = 1) -> None:
-        self.sends = tuple(aligned(nbytes_send, dtype) for _ in range(copies))
-        self.recvs = tuple(aligned(nbytes_recv, dtype) for _ in range(copies))
+        self.sends: tuple[Array, ...] = tuple(aligned(nbytes_send, dtype) for _ in range(copies))
+        self.recvs: tuple[Array, ...] = tuple(aligned(nbytes_recv, dtype) for _ in range(copies))
 
     def __len__(self) -> int:
         return len(self.sends)
+
+    def pair(self, index: int) -> "Buffers":
+        """Return pair ``index`` (counted round) as buffers of one copy: the same memory."""
+        one = object.__new__(Buffers)
+        one.sends, one.recvs = (self.sends[index % len(self)],), (self.recvs[index % len(self)],)
+        return one
 
     @property
     def send(self) -> Array:

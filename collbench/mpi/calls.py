@@ -2,8 +2,9 @@
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
@@ -41,8 +42,8 @@ class Call:
         address: of the C function.
         argument_sets: pointer-wide arguments for each buffer copy or root; iteration i takes set i mod n.
         callables: the same calls in mpi4py, in the same order.
-        buffers: the memory used; None for a bare C function.
-        root: root of the first set.
+        buffers: the memory used, set i works on pair i mod pairs; None for a bare C function.
+        roots: root of each set.
         keepalive: whatever the arguments point to.
     """
 
@@ -53,32 +54,51 @@ class Call:
     argument_sets: tuple[tuple[int, ...], ...]
     callables: tuple[Callable[[], object], ...]
     buffers: Buffers | None = None
-    root: int = 0
+    roots: tuple[int, ...] = (0,)
     keepalive: tuple[Any, ...] = field(default=(), repr=False)
+
+    @property
+    def root(self) -> int:
+        """The root of the first set."""
+        return self.roots[0]
+
+    @property
+    def rotation(self) -> str | None:
+        """What goes round from call to call, in words that a row holds; None where nothing does."""
+        pairs = (
+            len(self.buffers)
+            if self.buffers is not None and self.buffers.send.size + self.buffers.recv.size
+            else 1
+        )
+        words = [f"{pairs} buffers"] if pairs > 1 else []
+        return ", ".join([*words, *(["root"] if len(set(self.roots)) > 1 else [])]) or None
 
     @classmethod
     def from_pointer(
         cls,
         fn_address: int,
-        state_address: int,
+        state_address: int | Sequence[int],
         keepalive: Any = None,
         *,
         sync_comm: Any = None,
         buffers: Buffers | None = None,
+        roots: tuple[int, ...] = (0,),
     ) -> "Call":
         """Return the call of a C function ``int fn(void *state)``, for example of a portable schedule.
 
         Args:
             fn_address: address of the function; it returns 0 or an MPI error code.
-            state_address: its only argument.
+            state_address: its only argument, or one for each set.
             keepalive: whatever must live as long as the call.
             sync_comm: communicator of the barriers between calls.
             buffers: the memory it works on.
+            roots: root of each set.
         """
+        states = (state_address,) if isinstance(state_address, int) else tuple(state_address)
         function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(fn_address)
 
-        def once() -> None:
-            code = function(state_address)
+        def once(state: int) -> None:
+            code = function(state)
             if code:
                 raise MpiCallError(code, "returned by a schedule")
 
@@ -87,9 +107,10 @@ class Call:
             comm=sync_comm,
             sync_comm=sync_comm,
             address=fn_address,
-            argument_sets=((state_address,),),
-            callables=(once,),
+            argument_sets=tuple((state,) for state in states),
+            callables=tuple(partial(once, state) for state in states),
             buffers=buffers,
+            roots=roots,
             keepalive=(keepalive, function),
         )
 
@@ -124,6 +145,21 @@ def sizes(case: Case, *, rank: int, size: int, root: int) -> tuple[int, int]:
     return total, total
 
 
+def rotated_roots(
+    case: Case, size: int, *, root: int = 0, copies: int = 1, rotate_root: bool = False
+) -> tuple[int, ...]:
+    """Return the root of each argument set: enough sets that each pair of buffers meets each root alike."""
+    if not (rotate_root and COLLECTIVES[case.cell.collective].rooted):
+        return (root,) * copies
+    return tuple((root + i) % size for i in range(math.lcm(copies, size)))
+
+
+def rotated_buffers(case: Case, rank: int, size: int, roots: Sequence[int], copies: int) -> Buffers:
+    """Return ``copies`` pairs of buffers, each large enough for this rank under every root."""
+    need = [sizes(case, rank=rank, size=size, root=r) for r in set(roots)]
+    return Buffers(max(s for s, _ in need), max(r for _, r in need), case.cell.dtype, copies)
+
+
 def prepare(
     MPI: Any,
     comm: Any,
@@ -151,11 +187,8 @@ def prepare(
         UsageError: a size that is no whole number of elements (per rank), or more than an MPI count holds.
     """
     setting = argument_setting(MPI, comm, case, op)
-    rotate_root = rotate_root and COLLECTIVES[case.cell.collective].rooted
-    sets = math.lcm(copies, setting.size) if rotate_root else copies
-    roots = [(root + i) % setting.size if rotate_root else root for i in range(sets)]
-    need = [sizes(case, rank=setting.rank, size=setting.size, root=r) for r in set(roots)]
-    buffers = Buffers(max(s for s, _ in need), max(r for _, r in need), case.cell.dtype, copies)
+    roots = rotated_roots(case, setting.size, root=root, copies=copies, rotate_root=rotate_root)
+    buffers = rotated_buffers(case, setting.rank, setting.size, roots, copies)
     build = BUILDERS[case.cell.collective]
     built = [
         build(setting, buffers.sends[i % copies], buffers.recvs[i % copies], r) for i, r in enumerate(roots)
@@ -169,6 +202,6 @@ def prepare(
         argument_sets=tuple(arguments for _, arguments, _, _ in built),
         callables=tuple(callable_ for _, _, callable_, _ in built),
         buffers=buffers,
-        root=root,
+        roots=roots,
         keepalive=tuple(keep for _, _, _, keep in built),
     )

@@ -4,6 +4,8 @@ Every rank can compute every rank's input: element i of rank r's buffer is a val
 so the expected result needs no communication and a block in the wrong place is seen.
 """
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ PERIOD = 1021
 _STRIDE = 389
 _SEED = 20220509
 _UNSET = 77
+SLICE = 1 << 16
+"""Elements that are computed and compared at a time: in extended precision about 6 MiB."""
 _LARGEST = {
     name: 2 ** (8 * np.dtype(kind).itemsize - np.issubdtype(kind, np.signedinteger)) - 1
     for name, kind in NUMPY_DTYPES.items()
@@ -59,6 +63,11 @@ def combined(base: Array, ranks: int, op: str | None, start: int, count: int) ->
     (p − 1)·eps·Σ|x| (Higham, Accuracy and Stability, §4.2), doubled for the last rounding; for a product
     p·eps·|Π| likewise; for max and min, and for all integers, it is 0.
     """
+    result, bound = _one_period(base, ranks, op)
+    return _repeated(result, start, count), _repeated(bound, start, count)
+
+
+def _one_period(base: Array, ranks: int, op: str | None) -> tuple[Array, Array]:
     integer = np.issubdtype(base.dtype, np.integer)
     wide = base if integer else base.astype(np.longdouble)
     inputs = [np.roll(wide, -(rank * _STRIDE) % PERIOD) for rank in range(ranks)]
@@ -71,21 +80,68 @@ def combined(base: Array, ranks: int, op: str | None, start: int, count: int) ->
     if not integer and (op or "sum") in ("sum", "prod"):
         magnitude = size if (op or "sum") == "sum" else np.abs(result)
         bound = 2 * ranks * np.longdouble(np.finfo(base.dtype).eps) * magnitude
-    shift = start % PERIOD
-    return np.resize(np.roll(result, -shift), count), np.resize(np.roll(bound, -shift), count)
+    return result, bound
+
+
+def _repeated(period: Array, start: int, count: int) -> Array:
+    """Return elements ``start`` … ``start + count`` of a vector that repeats ``period``."""
+    return np.resize(np.roll(period, -(start % PERIOD)), count)
 
 
 def compare(found: Array, expected: Array, bound: Array | None = None) -> str | None:
     """Return None when all elements agree within the bound, else "expected … found … at element …"."""
+    return compare_parts(found, [Part(0, len(found), lambda o, n: (expected[o : o + n], _cut(bound, o, n)))])
+
+
+def _cut(bound: Array | None, start: int, count: int) -> Array | None:
+    return None if bound is None else bound[start : start + count]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a result and what belongs there.
+
+    Attributes:
+        at: first element in the result.
+        count: elements.
+        expected: (offset in the part, count) → (values, bound of their error or None).
+    """
+
+    at: int
+    count: int
+    expected: Callable[[int, int], tuple[Array, Array | None]]
+
+
+def compare_parts(found: Array, parts: Iterable[Part]) -> str | None:
+    """Return None when every part holds what belongs there, else one sentence with the first fault.
+
+    Whatever the size, SLICE elements at a time are computed and compared: the memory is bounded.
+    """
+    first, wrong = "", 0
+    for part in parts:
+        for offset in range(0, part.count, SLICE):
+            here = found[part.at + offset : part.at + min(part.count, offset + SLICE)]
+            expected, bound = part.expected(offset, len(here))
+            bad = _differs(here, expected, bound)
+            count = int(np.count_nonzero(bad))
+            if count and not wrong:
+                at = int(np.argmax(bad))
+                first = f"expected {expected[at]} but found {here[at]} at element {part.at + offset + at}"
+            wrong += count
+    return f"{first} ({wrong} of {len(found)} wrong)" if wrong else None
+
+
+def _differs(found: Array, expected: Array, bound: Array | None) -> Array:
     if bound is None or not np.any(bound):
-        wrong = found != expected.astype(found.dtype)
-    else:
-        wrong = ~(np.abs(found.astype(np.longdouble) - expected) <= bound)
-    if not wrong.any():
-        return None
-    at = int(np.argmax(wrong))
-    share = f"{int(wrong.sum())} of {len(found)} wrong"
-    return f"expected {expected[at]} but found {found[at]} at element {at} ({share})"
+        return np.asarray(found != expected.astype(found.dtype))
+    return ~(np.abs(found.astype(np.longdouble) - expected) <= bound)
+
+
+def put(target: Array, base: Array, rank: int) -> None:
+    """Fill a buffer with what ``rank`` puts in, SLICE elements at a time."""
+    for start in range(0, len(target), SLICE):
+        part = target[start : start + SLICE]
+        part[:] = values(base, rank, start, len(part))
 
 
 class _Layout:
@@ -102,7 +158,7 @@ class _Layout:
         """Put the known data in; whatever must be overwritten holds another value."""
         name, mine, b = self.case.cell.collective, self.rank * self.block, self.block
         recv.fill(_UNSET)
-        send[:] = values(self.base, self.rank, 0, len(send))
+        put(send, self.base, self.rank)
         if name == "bcast" and self.rank != self.root:
             send.fill(_UNSET)
         if not self.case.cell.in_place:
@@ -116,33 +172,37 @@ class _Layout:
             "alltoallv",
             "sendrecv",
         ):
-            recv[:] = values(self.base, self.rank, 0, len(recv))
+            put(recv, self.base, self.rank)
         elif name in ("allgather", "allgatherv") or (name == "gather" and self.rank == self.root):
-            recv[mine : mine + b] = values(self.base, self.rank, 0, b)
+            put(recv[mine : mine + b], self.base, self.rank)
 
-    def expected(self) -> tuple[Array, Array | None] | None:
-        """Return (result, bound) of this rank; None where the rank receives nothing."""
-        name, cell, b = self.case.cell.collective, self.case.cell, self.block
-        at_root = self.rank == self.root
-        if name in ("allreduce", "reduce"):
-            return (
-                combined(self.base, self.size, cell.op, 0, self.count)
-                if name == "allreduce" or at_root
-                else None
-            )
+    def _from(self, at: int, rank: int, start: int, count: int) -> Part:
+        """Return the part that holds ``rank``'s elements from ``start`` on."""
+        return Part(at, count, lambda o, n: (values(self.base, rank, start + o, n), None))
+
+    def _combined(self, start: int, count: int) -> Part:
+        result, bound = _one_period(self.base, self.size, self.case.cell.op)
+        return Part(0, count, lambda o, n: (_repeated(result, start + o, n), _repeated(bound, start + o, n)))
+
+    def expected(self) -> list[Part]:
+        """Return what belongs into this rank's result; nothing where the rank receives nothing."""
+        name, b = self.case.cell.collective, self.block
+        at_root, everyone = self.rank == self.root, range(self.size)
+        if name == "allreduce" or (name == "reduce" and at_root):
+            return [self._combined(0, self.count)]
         if name in ("reduce_scatter", "reduce_scatter_v"):
-            return combined(self.base, self.size, cell.op, self.rank * b, b)
+            return [self._combined(self.rank * b, b)]
         if name == "bcast":
-            return values(self.base, self.root, 0, self.count), None
+            return [self._from(0, self.root, 0, self.count)]
         if name in ("allgather", "allgatherv") or (name == "gather" and at_root):
-            return np.concatenate([values(self.base, r, 0, b) for r in range(self.size)]), None
+            return [self._from(r * b, r, 0, b) for r in everyone]
         if name in ("alltoall", "alltoallv"):
-            return np.concatenate([values(self.base, r, self.rank * b, b) for r in range(self.size)]), None
-        if name == "scatter" and not (cell.in_place and at_root):
-            return values(self.base, self.root, self.rank * b, b), None
+            return [self._from(r * b, r, self.rank * b, b) for r in everyone]
+        if name == "scatter" and not (self.case.cell.in_place and at_root):
+            return [self._from(0, self.root, self.rank * b, b)]
         if name == "sendrecv":
-            return values(self.base, (self.rank - 1) % self.size, 0, self.count), None
-        return None
+            return [self._from(0, (self.rank - 1) % self.size, 0, self.count)]
+        return []
 
     def result(self, send: Array, recv: Array) -> Array:
         """Return the part of the buffers that holds this rank's result."""
@@ -155,12 +215,14 @@ class _Layout:
         """Return a sentence when the call changed its send buffer."""
         if self.case.cell.collective == "bcast":
             return None
-        wrong = compare(send, values(self.base, self.rank, 0, len(send)))
+        wrong = compare_parts(send, [self._from(0, self.rank, 0, len(send))])
         return f"the send buffer was changed: {wrong}" if wrong else None
 
 
 def validate(MPI: Any, comm: Any, call: Call, case: Case, timer: str | None = None) -> str | None:
     """Run the case once with known data and compare (collective; all ranks return the same).
+
+    Where buffers or roots go round, each pair of buffers and each root is tried.
 
     Returns:
         None when every rank's result is right, else one sentence naming the first wrong rank, what was expected
@@ -172,17 +234,25 @@ def validate(MPI: Any, comm: Any, call: Call, case: Case, timer: str | None = No
     if case.cell.collective == "barrier" or call.buffers is None:
         run_block(call, 1, timer=timer)
         return None
-    layout = _Layout(case, comm.Get_rank(), comm.Get_size(), call.root)
-    send, recv = call.buffers.send, call.buffers.recv
-    layout.fill(send, recv)
-    run_block(call, 1, timer=timer)
-    wrong = layout.untouched(send)
-    expected = layout.expected()
-    if expected is not None:
-        wrong = compare(layout.result(send, recv), *expected) or wrong
-    send.fill(0)
-    recv.fill(0)
-    return _agree(MPI, comm, wrong)
+    for index in range(max(len(call.buffers), len(set(call.roots)))):
+        wrong = _agree(MPI, comm, _once(comm, call, case, index, timer))
+        if wrong:
+            return wrong if not call.rotation else f"{wrong} in call {index} of the rotation"
+    return None
+
+
+def _once(comm: Any, call: Call, case: Case, index: int, timer: str | None) -> str | None:
+    """Run argument set ``index`` once and return what is wrong on this rank."""
+    assert call.buffers is not None
+    layout = _Layout(case, comm.Get_rank(), comm.Get_size(), call.roots[index % len(call.roots)])
+    pair = call.buffers.pair(index)
+    layout.fill(pair.send, pair.recv)
+    run_block(call, 1, first=index, timer=timer)
+    wrong = compare_parts(layout.result(pair.send, pair.recv), layout.expected())
+    wrong = wrong or layout.untouched(pair.send)
+    pair.send.fill(0)
+    pair.recv.fill(0)
+    return wrong
 
 
 def _agree(MPI: Any, comm: Any, wrong: str | None) -> str | None:
@@ -194,4 +264,15 @@ def _agree(MPI: Any, comm: Any, wrong: str | None) -> str | None:
     return str(comm.bcast(f"rank {first}: {wrong}" if rank == first else None, first))
 
 
-__all__ = ["MpiCallError", "combined", "compare", "table", "validate", "values"]
+__all__ = [
+    "SLICE",
+    "MpiCallError",
+    "Part",
+    "combined",
+    "compare",
+    "compare_parts",
+    "put",
+    "table",
+    "validate",
+    "values",
+]

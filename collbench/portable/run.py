@@ -84,6 +84,7 @@ def prepare(
     *,
     root: int = 0,
     node_of: Sequence[int] | None = None,
+    buffers: Buffers | None = None,
 ) -> Prepared:
     """Return a case of provider ``portable`` ready to run on ``comm`` (collective: the first call duplicates it).
 
@@ -93,6 +94,7 @@ def prepare(
         case: what to run.
         root: root of rooted collectives.
         node_of: node index of each rank, for hierarchical algorithms and pairs; None = one node.
+        buffers: memory to work on, at least as large as ``mpi.calls.sizes`` says; None = fresh.
 
     Raises:
         UnansweredError: the extension is missing, or a message has more elements than an MPI count holds.
@@ -111,7 +113,7 @@ def prepare(
     rows = plan.rows(rank)
     if rows.nbytes.max(initial=0) // plan.itemsize > _INT_MAX:
         raise UnansweredError(f"a message of {rows.nbytes.max()} B has more elements than an MPI count holds")
-    buffers = Buffers(*sizes(case, rank=rank, size=size, root=root), cell.dtype)
+    buffers = buffers or Buffers(*sizes(case, rank=rank, size=size, root=root), cell.dtype)
     ops, memory = _operations(plan, rows, rank, buffers)
     state, keep = _state(MPI, _private(MPI, comm), datatype(MPI, cell.dtype), ops, kind, plan.itemsize)
     params = dict(case.params)

@@ -36,6 +36,7 @@ class Key:
         timer: c, mpi4py, or an imported tool's name; None when unknown.
         thread_level: as the library provided it; None when unknown.
         library: name and version of the library; empty when unknown.
+        rotation: what goes round from call to call; None = nothing does, or unknown.
     """
 
     collective: str
@@ -52,6 +53,7 @@ class Key:
     timer: str | None
     thread_level: str | None
     library: str
+    rotation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ def panels(usable: Iterable[Sample]) -> list[Panel]:
     return [replace(_panel(key, groups[key]), apart=_apart(key, ranked)) for key in ranked]
 
 
-_METHOD = ("library", "rank_reduction", "sync", "timer", "thread_level")
+_METHOD = ("library", "rank_reduction", "sync", "timer", "thread_level", "rotation")
 
 
 def _apart(key: Key, keys: Sequence[Key]) -> tuple[str, ...]:
@@ -163,7 +165,9 @@ def _apart(key: Key, keys: Sequence[Key]) -> tuple[str, ...]:
 
 
 def _shape(key: Key) -> Key:
-    return replace(key, library="", rank_reduction=None, sync=None, timer=None, thread_level=None)
+    return replace(
+        key, library="", rank_reduction=None, sync=None, timer=None, thread_level=None, rotation=None
+    )
 
 
 def _key(sample: Sample) -> Key:
@@ -173,6 +177,7 @@ def _key(sample: Sample) -> Key:
         cell.collective, cell.ranks, cell.ranks_per_node, cell.dtype, cell.op, cell.in_place, cell.memory,
         cell.groups, about.get("variant"), line.get("rank_reduction"), line.get("sync"), line.get("timer"),
         about.get("thread_level"), " ".join(str(library[k]) for k in ("name", "version") if library.get(k)),
+        line.get("rotation"),
     )  # fmt: skip
 
 

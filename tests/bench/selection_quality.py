@@ -42,7 +42,7 @@ def load(path: Path) -> pd.DataFrame:
             "ranks": raw["ranks"].astype(int), "ranks_per_node": raw["ppn"].astype(int),
             "nbytes": raw["bytes"].astype(int), "dtype": "int32", "in_place": False, "memory": "host", "groups": 1,
             "provider": provider, "algorithm": words, "params": "{}", "nodes": raw["nodes"].astype(int),
-            "evidence_status": "unknown", "rank_reduction": "max", "sync": "barrier", "timer": "pico",
+            "evidence_status": "unknown", "rank_reduction": "max", "sync": "barrier", "rotation": "none", "timer": "pico",
             "library": raw["mpi_lib"], "time_s": raw["median_us"].astype(float) * 1e-6, "iterations": 1,
             "oversubscribed": False, "emulated": False, "source": "pico",
             "system": np.where(nccl, "mare_nostrum NCCL", raw["system"]),

@@ -28,8 +28,12 @@ PROGRAM = """
             clocks=Clocks(world.Dup(), nodes, rounds=50, max_age_s=0.001),
         )
         op = "sum" if collective == "allreduce" else None
-        mpi.measure_group(here, [Case(Cell(collective, 2, 2, 1024, "float32", op), lib.name, "default")], 60.0)
-        return here.clock()
+        case = Case(Cell(collective, 2, 2, 1024, "float32", op), lib.name, "default")
+        for _ in range(5):  # on a busy machine a rank can miss every window
+            mpi.measure_group(here, [case], 60.0)
+            if world.bcast(bool(rows) and rows[-1]["kind"] == "cell"):
+                return here.clock()
+            rows.pop()
 """
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from collbench import memory
 from collbench.errors import UnansweredError
+from collbench.profile import Sampling
 from collbench.records import Case, Cell
 
 MIB = 1 << 20
@@ -57,9 +58,9 @@ def _case(
     return Case(Cell(collective, ranks, None, nbytes), provider, algorithm)
 
 
-def _buffers(cases, per_node=None) -> int:
+def _buffers(cases, per_node=None, sampling=None) -> int:
     here = min(cases[0].cell.ranks, per_node or cases[0].cell.ranks)
-    return memory.needed_bytes(cases, per_node) - here * memory.RANK_BYTES
+    return memory.needed_bytes(cases, per_node, sampling) - here * memory.RANK_BYTES
 
 
 def test_all_algorithms_of_a_cell_hold_their_buffers_at_once():
@@ -75,6 +76,29 @@ def test_portable_algorithms_need_scratch_memory_too():
     """collbench's own schedules count double."""
     own = _buffers([_case("allreduce", 4, MIB), _case("allreduce", 4, MIB, "tree", "portable")])
     assert own - _buffers([_case("allreduce", 4, MIB)]) == 2 * 4 * 2 * MIB
+
+
+def test_a_check_takes_no_more_for_a_larger_result():
+    """Beside its buffers a large cell needs what a small one needs: results are compared a stretch at a time."""
+    small, large = ([_case("allreduce", 4, n, "default")] for n in (MIB, 1024 * MIB))
+    assert memory.needed_bytes(large) - memory.needed_bytes(small) == 4 * 2 * 1023 * MIB
+
+
+def test_pairs_of_buffers_that_go_round_count_each():
+    """Three pairs take three times the buffers; a schedule of collbench's own has scratch memory for each."""
+    three = Sampling(rotate_buffers=3)
+    one = [_case("allreduce", 4, MIB)]
+    assert _buffers(one, sampling=three) == 3 * _buffers(one)
+    own = [_case("allreduce", 4, MIB, "tree", "portable")]
+    assert _buffers(own, sampling=three) == 3 * _buffers(own)
+
+
+def test_roots_that_go_round_make_every_rank_a_root():
+    """Each rank holds the whole of a gather; a collective without a root needs no more than before."""
+    around = Sampling(rotate_root=True)
+    assert _buffers([_case("gather", 4, 4 * MIB)], sampling=around) == 4 * (4 + 1) * MIB
+    one = [_case("allreduce", 4, MIB)]
+    assert _buffers(one, sampling=around) == _buffers(one)
 
 
 def test_rooted_collectives_need_their_total_once():

@@ -1,12 +1,14 @@
 """Known data, expected results and their error bounds, without MPI."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.mpi.buffers import NUMPY_DTYPES
-from collbench.mpi.check import PERIOD, combined, compare, table, values
+from collbench.mpi.check import PERIOD, SLICE, Part, combined, compare, compare_parts, put, table, values
 
 OPS = ("sum", "prod", "max", "min")
 
@@ -87,3 +89,45 @@ def test_not_a_number_is_wrong():
     one = np.ones(3, np.float32)
     broken = np.array([1, np.nan, 1], np.float32)
     assert "element 1" in compare(broken, one.astype(np.longdouble), np.full(3, 0.1, np.longdouble))
+
+
+def test_a_fault_beyond_the_first_stretch_is_named_by_its_place_in_the_result():
+    """Parts and stretches are counted together; the first fault speaks, all are counted."""
+    base = table("int32", None, 4)
+    count = 2 * SLICE + 10
+    found = np.concatenate([values(base, 0, 0, count), values(base, 1, 0, count)])
+    right = found.copy()
+    parts = [Part(r * count, count, lambda o, n, r=r: (values(base, r, o, n), None)) for r in (0, 1)]
+    assert compare_parts(found, parts) is None
+    for at in (SLICE + 3, count + 2 * SLICE + 1):
+        found[at] += 1
+    assert compare_parts(found, parts) == (
+        f"expected {right[SLICE + 3]} but found {found[SLICE + 3]} at element {SLICE + 3} (2 of {2 * count} wrong)"
+    )
+
+
+def test_a_stretch_at_a_time_puts_and_compares_what_the_whole_would():
+    """Filling by stretches gives the vector that one call gives."""
+    base = table("float32", "sum", 3)
+    target = np.zeros(SLICE + 77, np.float32)
+    put(target, base, 2)
+    assert np.array_equal(target, values(base, 2, 0, len(target)))
+
+
+def test_comparing_takes_the_same_memory_for_any_size():
+    """Extended precision costs 16 bytes an element five times over, but only for one stretch (8 MiB are planned for)."""
+    base = table("float32", "sum", 4)
+    result, bound = combined(base, 4, "sum", 0, PERIOD)
+
+    def peak(count):
+        found = np.resize(result.astype(np.float32), count)
+        part = Part(
+            0, count, lambda o, n: (np.resize(np.roll(result, -o), n), np.resize(np.roll(bound, -o), n))
+        )
+        tracemalloc.start()
+        assert compare_parts(found, [part]) is None
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    assert peak(20 * SLICE) < 1.1 * peak(2 * SLICE) < 8 << 20

@@ -24,7 +24,7 @@ def row(algorithm, nbytes, time_s, **changes):
         "run": "made", "launch": 0, "collective": "allreduce", "ranks": 4, "ranks_per_node": 4, "nbytes": nbytes,
         "dtype": "float32", "op": "sum", "in_place": False, "memory": "host", "groups": 1, "provider": "openmpi",
         "algorithm": algorithm, "component": None, "params": "{}", "nodes": 1, "evidence_status": "proven",
-        "rank_reduction": "max", "sync": "barrier", "thread_level": "single", "library": "openmpi",
+        "rank_reduction": "max", "sync": "barrier", "rotation": "none", "thread_level": "single", "library": "openmpi",
         "library_version": "5.0.11", "time_s": time_s, "iterations": 100, "blocks_s": [], "percentiles_s": {},
         "warnings": [], "oversubscribed": False, "emulated": False, "source": "collbench",
     }  # fmt: skip
