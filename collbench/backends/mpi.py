@@ -133,8 +133,7 @@ def _row(session: Session, entry: Ready, series: Series, race: Race, throttled: 
     extra: dict[str, Any] = {"stopped_by": race.stopped_by, "rounds": len(series.blocks)}
     extra.update(_of_the_method(session, entry, series))
     warnings = [*session.warnings, *doubts(series, session.step_s), *_clock_doubts(session, entry, time_s)]
-    if throttled:
-        warnings.append({"kind": "throttled", "events": throttled})
+    warnings += throttled_doubt(throttled)
     return Measurement(
         case=entry.case,
         launch=session.launch,
@@ -166,6 +165,11 @@ def _of_the_method(session: Session, entry: Ready, series: Series) -> dict[str, 
     if timed.timer_name() != "c":
         found["overhead_s"] = timed.overhead_s(session.MPI)
     return found
+
+
+def throttled_doubt(events: int) -> list[Line]:
+    """Return the warning that cores were throttled ``events`` times while the cell was measured; none for 0."""
+    return [{"kind": "throttled", "events": events}] if events else []
 
 
 def _one_clock(session: Session) -> bool:

@@ -148,7 +148,7 @@ def sizes(case: Case, *, rank: int, size: int, root: int) -> tuple[int, int]:
 def rotated_roots(
     case: Case, size: int, *, root: int = 0, copies: int = 1, rotate_root: bool = False
 ) -> tuple[int, ...]:
-    """Return the root of each argument set: enough sets that each pair of buffers meets each root alike."""
+    """Return the root of each argument set; every pair of buffers and every root comes equally often."""
     if not (rotate_root and COLLECTIVES[case.cell.collective].rooted):
         return (root,) * copies
     return tuple((root + i) % size for i in range(math.lcm(copies, size)))

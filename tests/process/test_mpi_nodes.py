@@ -7,9 +7,9 @@ import pytest
 pytestmark = pytest.mark.process
 
 PROGRAM = """
-    import json, sys, time
+    import itertools, json
     from collbench.backends import mpi, session
-    from collbench.mpi import library, start, switch
+    from collbench.mpi import library, start, state, switch
     from collbench.mpi.clock import Clocks
     from collbench.profile import Sampling
     from collbench.records import Case, Cell
@@ -26,6 +26,7 @@ PROGRAM = """
             sampling=Sampling(mode="fixed", iterations=90, max_rounds=30), launch=0, node_of=(0,) * world.size,
             emit=rows.append, beat=lambda case, timeout_s: None, sync=sync,
             clocks=Clocks(world.Dup(), nodes, rounds=50, max_age_s=0.001),
+            throttling=state.Throttling(world.Dup(), nodes, itertools.count().__next__),
         )
         op = "sum" if collective == "allreduce" else None
         case = Case(Cell(collective, 2, 2, 1024, "float32", op), lib.name, "default")
@@ -60,6 +61,10 @@ def test_windows_across_nodes_have_offsets_and_their_error_in_the_row(launch):
     doubted = any(w["kind"] == "clock_error" for w in several["warnings"])
     assert doubted == (several["clock_error_s"] > 0.1 * several["time_s"])
     assert single["clock_error_s"] == 0
+    throttled = [
+        [w["events"] for w in row["warnings"] if w["kind"] == "throttled"] for row in (several, single)
+    ]
+    assert throttled == [[2], [1]]  # each node's counter moves by one at each look
 
 
 def test_rooted_collectives_over_nodes_without_windows_are_upper_bounds(launch):

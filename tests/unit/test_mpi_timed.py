@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from collbench.errors import UsageError
 from collbench.mpi import timed
 from collbench.mpi.buffers import Buffers, aligned
-from collbench.mpi.calls import Call, MpiCallError
+from collbench.mpi.calls import Call, MpiCallError, rotated_roots
+from collbench.records import Case, Cell
 
 SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
@@ -147,3 +149,31 @@ def test_a_call_error_keeps_code_and_text():
     error = MpiCallError(13, "MPI_ERR_ARG")
     assert (error.code, error.text) == (13, "MPI_ERR_ARG")
     assert "13" in str(error)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6])
+@pytest.mark.parametrize("copies", [1, 2, 3, 4])
+def test_every_pair_of_buffers_and_every_root_comes_equally_often(copies, size):
+    """Over one round of the argument sets; without a root to move there is one set for each pair."""
+    case = Case(Cell("bcast", size, size, 64), "any", "default")
+    roots = rotated_roots(case, size, root=size - 1, copies=copies, rotate_root=True)
+    assert len(set(Counter(roots).values())) == 1
+    assert set(roots) == set(range(size))
+    assert roots[0] == size - 1
+    assert len(set(Counter(i % copies for i in range(len(roots))).values())) == 1
+    assert rotated_roots(case, size, copies=copies) == (0,) * copies
+    unrooted = Case(Cell("allreduce", size, size, 64, op="sum"), "any", "default")
+    assert rotated_roots(unrooted, size, copies=copies, rotate_root=True) == (0,) * copies
+
+
+@needs_c
+def test_states_are_called_in_turn_and_go_on_from_block_to_block():
+    """Set i mod n, counted over blocks; the words name what goes round."""
+    address, keep, seen = counting()
+    call = Call.from_pointer(address, [11, 22, 33], keep, buffers=Buffers(8, 8, "int32", 3), roots=(0, 1, 0))
+    timed.block(call, 4, sync="none")
+    timed.block(call, 3, sync="none", first=4)
+    assert seen == [11, 22, 33, 11, 22, 33, 11]
+    assert call.rotation == "3 buffers, root"
+    assert Call.from_pointer(address, 11, keep, buffers=Buffers(8, 8, "int32", 1)).rotation is None
+    assert Call.from_pointer(address, 11, keep, buffers=Buffers(0, 0, "int32", 3)).rotation is None

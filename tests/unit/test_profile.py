@@ -4,6 +4,7 @@ import pytest
 
 from collbench import profile
 from collbench.errors import UsageError
+from collbench.request import RunOptions, with_options
 
 GOOD = """
 budget = "90s"
@@ -40,6 +41,8 @@ def test_a_profile_becomes_records():
         (("ranks = [4, 2]", 'ranks = ["four"]'), 13, "ranks", "whole number"),
         (("precision = 0.01", "precison = 0.01"), 6, "precison", "did you mean 'precision'"),
         (("budget", "bugdet"), 2, "bugdet", "did you mean 'budget'"),
+        (("precision = 0.01", "rotate_buffers = 0"), 6, "rotate_buffers", "whole number"),
+        (("precision = 0.01", "rotate_root = 1"), 6, "rotate_root", "true or false"),
     ],
 )
 def test_a_fault_names_file_line_and_key(change, line, key, words):
@@ -49,6 +52,16 @@ def test_a_fault_names_file_line_and_key(change, line, key, words):
     text = str(error.value)
     assert f"my.toml, line {line}, key {key!r}" in text
     assert words in text
+
+
+def test_rotation_is_the_profiles_unless_the_command_line_says_more():
+    """[sampling] has both keys; the options change one without the other."""
+    text = GOOD.replace("precision = 0.01", "rotate_buffers = 4")
+    found = profile.parse(text, "my.toml", "my")
+    assert (found.sampling.rotate_buffers, found.sampling.rotate_root) == (4, False)
+    assert with_options(found, RunOptions()).sampling == found.sampling
+    asked = with_options(found, RunOptions(rotate_buffers=2, rotate_root=True)).sampling
+    assert (asked.rotate_buffers, asked.rotate_root) == (2, True)
 
 
 def test_broken_toml_names_the_line():
