@@ -89,7 +89,7 @@ def command(
     if as_json:
         click.echo(json.dumps(_to_json(loaded, shown, speedups, confirmed), ensure_ascii=False))
     _show(words, loaded, speedups, shown, found.library)
-    _conclude(loaded, shown, found.library, speedups, confirmed)
+    _conclude(loaded, shown, found.library, speedups, confirmed, output)
 
 
 class Session:
@@ -196,7 +196,12 @@ def _show(
 
 
 def _conclude(
-    table: LoadedTable, shown: Evidence, library: str, found: Sequence[Speedup], slower: Sequence[Speedup]
+    table: LoadedTable,
+    shown: Evidence,
+    library: str,
+    found: Sequence[Speedup],
+    slower: Sequence[Speedup],
+    kept: Path | None,
 ) -> None:
     if shown is Evidence.IGNORED:
         raise UnansweredError(
@@ -207,7 +212,12 @@ def _conclude(
         raise AnswerIsNoError(
             f"{table.path} is slower for {worst.cell.collective} at {worst.cell.ranks} ranks, "
             f"{units.format_bytes(worst.cell.nbytes)} (rule: {worst.algorithm}): {worst.ratio:.2f}× "
-            f"({worst.low:.2f} … {worst.high:.2f}) on fresh launches"
+            f"({worst.low:.2f} … {worst.high:.2f}) on fresh launches; to decide again with these samples, "
+            + (
+                f"run 'collbench recommend RUN {kept}'"
+                if kept
+                else "keep them with -o and give them to recommend"
+            )
         )
     if shown is Evidence.UNKNOWN:
         raise UnansweredError(
