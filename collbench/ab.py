@@ -1,144 +1,27 @@
-"""Environments measured interleaved: variants, their launches in pairs, suspects measured again on fresh launches."""
+"""Environments measured interleaved: what proves their algorithms, their launches in pairs, and the time for it."""
 
-import os
-import pwd
-import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from collbench import installation, plan
-from collbench.errors import UnansweredError, UsageError
+from collbench import forcing, plan
 from collbench.installation import Installation
-from collbench.plan import Group, Launch, Plan
+from collbench.outcome import Line, Outcome
+from collbench.plan import Group, Launch, Plan, proof_key
 from collbench.profile import Profile
 from collbench.records import Case
 from collbench.request import RunOptions
 from collbench.runner import Runner
+from collbench.variant import Variant, with_setup
 
 PAIRS = 10
-SETUP_TIMEOUT_S = 120
-_RUN = 'eval "$1" || exit; shift; exec "$@"'
-_SHOW = "eval \"$1\" >&2 || exit; printf '\\0'; exec env -0"
-SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "ash", "mksh")
+RECENT = 3
+"""The next pair is taken to last as long as the longest of this many before it."""
 
-
-@dataclass(frozen=True)
-class Variant:
-    """One environment under comparison.
-
-    Attributes:
-        name: A, B …
-        env: variables that every rank gets.
-        mpi: an mpiexec, a prefix or a virtual environment; None = this environment's own.
-        setup: a line for the user's login shell before each launch; None = none.
-        table: a tuned table; None = none.
-    """
-
-    name: str
-    env: Mapping[str, str] = field(default_factory=dict)
-    mpi: str | None = None
-    setup: str | None = None
-    table: Path | None = None
-
-
-def parse_env(words: Iterable[str]) -> dict[str, str]:
-    """Return the variables of ``K=V`` words.
-
-    Raises:
-        UsageError: a word is not of this form.
-    """
-    found = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name.replace("_", "a").isalnum() or name[0].isdigit():
-            raise UsageError(f"{word!r} is not a variable: write NAME=VALUE")
-        found[name] = value
-    return found
-
-
-def parse_variant(text: str) -> Variant:
-    """Return the variant of ``NAME:K=V,K=V``; ``NAME:`` alone is the untouched environment.
-
-    A comma inside a value is kept where what follows it is no assignment (``mca=self,vader``).
-
-    Raises:
-        UsageError: not of this form.
-    """
-    name, colon, rest = text.partition(":")
-    if not colon or not name:
-        raise UsageError(
-            f"{text!r} is not a variant: write NAME:K=V,K=V (NAME: alone is the untouched environment)"
-        )
-    words: list[str] = []
-    for piece in rest.split(",") if rest else ():
-        if "=" in piece or not words:
-            words.append(piece)
-        else:
-            words[-1] += f",{piece}"
-    return Variant(name, parse_env(words))
-
-
-def login_shell() -> str:
-    """Return the user's login shell.
-
-    Raises:
-        UsageError: it is not of the Bourne family.
-    """
-    try:
-        shell = pwd.getpwuid(os.getuid()).pw_shell
-    except KeyError:
-        shell = os.environ.get("SHELL", "")
-    shell = shell or "/bin/sh"
-    if Path(shell).name not in SHELLS:
-        raise UsageError(
-            f"a set-up line needs a login shell of the Bourne family, not {shell}: use --variant instead"
-        )
-    return shell
-
-
-def with_setup(setup: str, argv: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that runs ``argv`` after ``setup`` in the login shell; both are arguments of that shell."""
-    return (login_shell(), "-l", "-c", _RUN, "collbench", setup, *argv)
-
-
-def environment_after(setup: str) -> dict[str, str]:
-    """Return the environment that a set-up line leaves behind.
-
-    Raises:
-        UnansweredError: the line fails.
-    """
-    try:
-        done = subprocess.run(
-            (login_shell(), "-l", "-c", _SHOW, "collbench", setup), capture_output=True, stdin=subprocess.DEVNULL,
-            timeout=SETUP_TIMEOUT_S, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise UnansweredError(f"the set-up line {setup!r} does not end within {SETUP_TIMEOUT_S} s") from None
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise UnansweredError(f"the set-up line {setup!r} fails: {said[-1] if said else done.returncode}")
-    # whatever the shell's own start-up files print stands before the first NUL
-    words = done.stdout.decode(errors="surrogateescape").split("\0")[1:]
-    return dict(word.split("=", 1) for word in words if "=" in word)
-
-
-def discover(variant: Variant) -> Installation:
-    """Return the MPI that a variant measures, found under its own set-up line.
-
-    Raises:
-        UsageError: its path is nothing of the kind.
-        UnansweredError: no MPI, one that does not match, or a set-up line that fails.
-    """
-    changed = environment_after(variant.setup) if variant.setup else dict(os.environ)
-    before = dict(os.environ)
-    try:
-        os.environ.clear()
-        os.environ.update(changed)
-        return installation.discover(variant.mpi)
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+Proofs = dict[str | None, dict[str, Line]]
+"""Variant → proof key → evidence: the same request may run as something else in each environment."""
 
 
 def make_plan(
@@ -184,6 +67,44 @@ def make_plan(
     return Plan(tuple(launches), skipped, profile.sampling)
 
 
+def proof_plan(
+    profile: Profile,
+    options: RunOptions,
+    variants: Sequence[Variant],
+    installations: Mapping[str, Installation],
+    *,
+    ranks_per_node: int | None = None,
+) -> Plan:
+    """Return untimed launches, one a variant and rank count, that show which algorithms run in its environment.
+
+    Left out are portable cases, which are collbench's own code, and those that need a launch of their own to be forced.
+    """
+    launches = []
+    for variant in variants:
+        found = installations[variant.name]
+        cases: dict[int, dict[str, Case]] = {}
+        for launch in _one(profile, options, found, 1, ranks_per_node).launches:
+            for case in launch.cases:
+                if case.provider != "portable" and _switches(case, found):
+                    cases.setdefault(launch.ranks, {}).setdefault(proof_key(case), case)
+        settings = {
+            **forcing.common_settings(found.library, found.version, options.virtual_nodes),
+            **(forcing.proof_settings(found.library, found.version) or {}),
+            **variant.env,
+        }
+        launches += [
+            Launch(ranks, 0, "proof", settings, tuple(Group((c,)) for c in some.values()), variant.name)
+            for ranks, some in cases.items()
+        ]
+    return Plan(tuple(launches))
+
+
+def _switches(case: Case, found: Installation) -> bool:
+    """Say whether the case can be forced inside the proof launch."""
+    needed = dict(forcing.settings(case, found.library, found.version))
+    return needed.items() <= (forcing.proof_settings(found.library, found.version) or {}).items()
+
+
 def _one(
     profile: Profile, options: RunOptions, found: Installation, pairs: int, ranks_per_node: int | None
 ) -> Plan:
@@ -201,17 +122,85 @@ def _kept(launch: Launch, variant: Variant, first: int, keep: Callable[[Case], b
     )  # fmt: skip
 
 
-class AbRunner(Runner):
-    """A runner whose launches may need a line of the login shell first.
+@dataclass
+class Clock:
+    """The time for one stage; only whole pairs count, so it is asked before each.
 
     Attributes:
-        setups: variant → its set-up line.
+        deadline: when the stage must have ended, on ``time.monotonic``'s clock; None = whenever.
+        pairs: seconds that each pair took.
+        spent: another pair would not have ended in time.
+        foretell: called once with the number of pairs that will fit, judged by the first.
     """
 
-    setups: Mapping[str, str]
+    deadline: float | None = None
+    pairs: list[float] = field(default_factory=list)
+    spent: bool = False
+    foretell: Callable[[int], None] | None = None
+    _since: float | None = None
+
+    def begin(self) -> bool:
+        """Say whether another pair fits, and count its time from now on. The first one fits until the deadline."""
+        self.end()
+        now = time.monotonic()
+        if self.deadline is not None:
+            longest = max(self.pairs[-RECENT:], default=0.0)
+            if len(self.pairs) == 1 and self.foretell is not None:
+                self.foretell(1 + int(max(0.0, self.deadline - now) / max(longest, 1e-9)))
+            if now + longest > self.deadline:
+                self.spent = True
+                return False
+        self._since = now
+        return True
+
+    def end(self) -> None:
+        """Take note of how long the pair in progress took."""
+        if self._since is not None:
+            self.pairs.append(time.monotonic() - self._since)
+            self._since = None
+
+
+class _BudgetSpentError(Exception):
+    """Ends the loop over launches before a pair that does not fit."""
+
+
+class AbRunner(Runner):
+    """A runner of several environments: each has its own evidence, and only whole pairs are measured.
+
+    Args:
+        arguments: as for ``Runner``.
+        setups: variant → its set-up line.
+        proofs: evidence by variant; grows.
+        clock: the time for this stage.
+        named: as for ``Runner``.
+    """
+
+    def __init__(
+        self, *arguments: Any, setups: Mapping[str, str], proofs: Proofs, clock: Clock, **named: Any
+    ) -> None:
+        super().__init__(*arguments, **named)
+        self._setups, self._proofs, self._clock = setups, proofs, clock
+        self._repetition: int | None = None
+
+    def run(self) -> Outcome:
+        """Run launches until the plan or the time ends; raises as ``Runner.run``."""
+        try:
+            return super().run()
+        except _BudgetSpentError:
+            return self.outcome
+        finally:
+            self._clock.end()
 
     def command(self, launch: Launch, plan_file: Path) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the command, inside the login shell where the variant has a set-up line."""
         argv, env = super().command(launch, plan_file)
-        setup = self.setups.get(launch.variant or "")
+        setup = self._setups.get(launch.variant or "")
         return (with_setup(setup, argv) if setup else argv), env
+
+    def _complete(self, launch: Launch, index: int) -> None:
+        self._evidence = self._proofs.setdefault(launch.variant, {})
+        if launch.purpose == "measure" and launch.repetition != self._repetition:
+            self._repetition = launch.repetition
+            if not self._clock.begin():
+                raise _BudgetSpentError
+        super()._complete(launch, index)

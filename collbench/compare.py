@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from collbench import power
+from collbench import power, ran
 from collbench.method import differences
 from collbench.pairing import Matched, match
 from collbench.sides import Key, Side, cell_id
@@ -44,11 +44,43 @@ def compare(
         if (verdict := _judge(key, base, new, names, rules, failed.get(key), who)) is not None
     ]
     cells = _confirmed(cells, list(keys), base, new, names, rules)
+    remarks = _remarks(cells)
+    if who is None:
+        cells, findings = _with_algorithms(cells, base, new, names)
+        remarks += findings
     return Comparison(
         base.label, new.label, cells, rules,
-        differences(list(base.launches.values()), list(new.launches.values())), _remarks(cells),
-        gate=who is None,
+        differences(list(base.launches.values()), list(new.launches.values())), remarks,
+        gate=who is None, started=new.started, host=_host(new),
     )  # fmt: skip
+
+
+def _with_algorithms(
+    cells: Sequence[Verdict], base: Side, new: Side, names: Sequence[str]
+) -> tuple[list[Verdict], list[str]]:
+    """Return the cells with what was shown to run in them, and sentences on where that differs.
+
+    Names of two libraries do not tell whether their algorithms differ: they stand in the cells only.
+    """
+    found, changed = [], []
+    libraries = [
+        {(x.get("library") or {}).get("name") for x in side.launches.values()} for side in (base, new)
+    ]
+    for cell in cells:
+        key = tuple(cell.key[name] for name in names)
+        here, there = base.ran.get(key), new.ran.get(key)
+        found.append(replace(cell, base_ran=ran.words(here), new_ran=ran.words(there)))
+        if libraries[0] == libraries[1] and ran.differ(here, there):
+            changed.append((cell.key, ran.words(here), ran.words(there)))
+    return found, ran.findings((base.label, new.label), changed)
+
+
+def _host(side: Side) -> str:
+    for line in side.launches.values():
+        name = next(iter(line.get("hosts") or ()), None) or (line.get("environment") or {}).get("hostname")
+        if name:
+            return str(name)
+    return ""
 
 
 def _judge(

@@ -9,11 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 STATE_GAP = 1.3
-"""Neighbouring probe values further apart than this ratio belong to two states (in one state: 77–100 ns)."""
+"""Neighbouring probe values further apart than this ratio belong to two states."""
 STATE_SPAN = 2.0
-"""No state spans more than this ratio (the known ones are 3.6 apart)."""
-DISTURBED = 1.3
-"""A launch whose probe moved by more than this ratio between before and after ran under foreign load."""
+"""No state spans more than this ratio (the known ones are 3.6 to 4.5 apart).
+
+Inside one state the probe scatters from 77 to 100 ns on one machine and from 26 to 70 on another, so a smaller limit
+for a launch, or a pair, throws good ones away: of 142 pairs of a machine against itself those whose probes lay 1.3 to
+2.2 apart scattered by 1.1 to 1.8 % in the middle cell (9 in 10 cells below 6 %), calm ones by 1.4 (5) %, those across
+a change of state by 2.1 (22) %.
+"""
+REPAIR_REACH = 2
+"""Repetitions that a launch may be away from the one it is paired with, where its own partner cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +28,13 @@ class LaunchState:
 
     Attributes:
         state: number of the state, 0 = fastest; None = no probe was recorded.
-        disturbed: the probe moved while the launch ran.
+        disturbed: the probe moved while the launch ran, by more than a state spans.
+        probes: what the probe read before and after, ns; empty = unknown.
     """
 
     state: int | None
     disturbed: bool = False
+    probes: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +82,9 @@ def classify(launches: Iterable[Mapping[str, Any]]) -> list[LaunchState]:
     found = []
     for before, after in probes:
         value = before or after
-        moved = bool(before and after and max(before, after) / min(before, after) > DISTURBED)
-        found.append(LaunchState(levels[value] if value else None, moved))
+        moved = bool(before and after and max(before, after) / min(before, after) > STATE_SPAN)
+        seen = tuple(p for p in (before, after) if p)
+        found.append(LaunchState(levels[value] if value else None, moved, seen))
     return found
 
 
@@ -96,16 +105,48 @@ def _levels(values: Sequence[float]) -> dict[float, int]:
 
 
 def match(base: Sequence[Sample], new: Sequence[Sample]) -> Matched:
-    """Return the launches of two series that may be compared, in pairs where they were interleaved."""
+    """Return the launches of two series that may be compared, in pairs where they were interleaved.
+
+    A launch whose own partner was disturbed, or met another state, is paired with the nearest one of the other side
+    that is left over for the same reason, at most REPAIR_REACH repetitions away. Which launches meet is decided by
+    the probes alone, never by a time that was measured, and no launch is used twice. So if both sides are the same, a
+    pair's difference is as often positive as negative, which is all that the signed-rank test asks; the longer way
+    between the two can only add scatter, not a direction.
+    """
     partners = {s.pair: s for s in base if s.pair is not None}
     pairs = [(partners[s.pair], s) for s in new if s.pair in partners]
     if pairs:
-        return _pairs(pairs, len(base) + len(new))
+        good = [pair for pair in pairs if _comparable(*pair)]
+        used = {id(sample) for pair in good for sample in pair}
+        left = [[s for s in side if id(s) not in used] for side in (base, new)]
+        good += _paired_again(*left)
+        return _pairs(good, len(base) + len(new))
     return _groups(base, new)
 
 
-def _pairs(pairs: Sequence[tuple[Sample, Sample]], total: int) -> Matched:
-    kept = [(b, n) for b, n in pairs if _comparable(b, n)]
+def _paired_again(base: Sequence[Sample], new: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
+    """Return pairs of launches that lost their partners, the nearest first."""
+    near = sorted(
+        (distance, i, j)
+        for i, b in enumerate(base)
+        for j, n in enumerate(new)
+        if (distance := _distance(b, n)) <= REPAIR_REACH and _comparable(b, n) and b.machine.probes
+    )
+    found: dict[int, int] = {}
+    for _, i, j in near:
+        if i not in found and j not in found.values():
+            found[i] = j
+    return [(base[i], new[j]) for i, j in sorted(found.items())]
+
+
+def _distance(base: Sample, new: Sample) -> float:
+    """Return how many repetitions lie between two launches of one rank count; infinite for what has no such order."""
+    if base.pair is None or new.pair is None or len(base.pair) < 2 or base.pair[:-1] != new.pair[:-1]:
+        return float("inf")
+    return float(abs(base.pair[-1] - new.pair[-1]))
+
+
+def _pairs(kept: Sequence[tuple[Sample, Sample]], total: int) -> Matched:
     state = "same" if kept else "different"
     if any(s.machine.state is None for pair in kept for s in pair):
         state = "unknown"
@@ -119,8 +160,15 @@ def _pairs(pairs: Sequence[tuple[Sample, Sample]], total: int) -> Matched:
 
 
 def _comparable(base: Sample, new: Sample) -> bool:
+    """Say whether two launches ran undisturbed in one state: all their probes lie within what one state spans.
+
+    A pair looks at its own probes: a state found over all launches may end between two that are alike.
+    """
     if base.machine.disturbed or new.machine.disturbed:
         return False
+    seen = (*base.machine.probes, *new.machine.probes)
+    if base.machine.probes and new.machine.probes:
+        return max(seen) / min(seen) <= STATE_SPAN
     states = (base.machine.state, new.machine.state)
     return None in states or states[0] == states[1]
 
@@ -147,18 +195,27 @@ def _times(samples: Iterable[Sample]) -> tuple[float, ...]:
 
 
 def usable(launches: Sequence[Mapping[str, Any]], variants: Sequence[str]) -> dict[int, int]:
-    """Return rank count → repetitions in which all variants ran undisturbed in one state.
+    """Return rank count → pairs that can be compared, the fewest that any environment has with the base.
 
     Args:
         launches: launch lines of one stage of an interleaved run.
-        variants: all its environments.
+        variants: all its environments, the base first.
     """
-    found: dict[tuple[int, int], dict[str, LaunchState]] = {}
-    for line, machine in zip(launches, classify(launches), strict=True):
-        home = found.setdefault((line["ranks"], line["repetition"]), {})
-        home[str(line["variant"])] = machine
-    counts = dict.fromkeys((ranks for ranks, _ in found), 0)
-    for (ranks, _), states in found.items():
-        calm = len(states) == len(variants) and not any(s.disturbed for s in states.values())
-        counts[ranks] += calm and len({s.state for s in states.values()}) == 1
-    return counts
+    timed = [line for line in launches if line.get("purpose", "measure") == "measure"]
+    found: dict[int, dict[str, dict[Any, Sample]]] = {}
+    for line, machine in zip(timed, classify(timed), strict=True):
+        pair = (line["ranks"], line["repetition"])
+        home = found.setdefault(line["ranks"], {}).setdefault(str(line["variant"]), {})
+        home[pair] = Sample(pair, 0.0, machine)
+    base, *others = variants
+    return {
+        ranks: min(
+            len(matched.base) if (matched := match(_in(sides, base), _in(sides, other))).paired else 0
+            for other in others
+        )
+        for ranks, sides in found.items()
+    }
+
+
+def _in(sides: Mapping[str, Mapping[Any, Sample]], variant: str) -> list[Sample]:
+    return list(sides.get(variant, {}).values())

@@ -61,8 +61,8 @@ def load(path: Path, budget_s: float | None = None) -> Job:
             )
         elif line["kind"] == "proof":
             evidence[line["key"]] = {**line["evidence"], "effective": line["effective"]}
-    options = _options(request["options"])
-    profile = _profile(request["profile"])
+    options = options_of(request["options"])
+    profile = profile_of(request["profile"])
     if budget_s is not None:
         profile = replace(profile, budget_s=budget_s)
     return Job(profile, options, path, max(repetition, default=-1) + 1, frozenset(done), evidence)
@@ -77,7 +77,8 @@ def _repair(path: Path) -> None:
     RunWriter(path).close()
 
 
-def _options(flat: Mapping[str, Any]) -> RunOptions:
+def options_of(flat: Mapping[str, Any]) -> RunOptions:
+    """Return the options that a run line holds; ones that this version does not know are left out."""
     known = RunOptions.__dataclass_fields__
     values: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in flat.items() if k in known
@@ -85,7 +86,8 @@ def _options(flat: Mapping[str, Any]) -> RunOptions:
     return RunOptions(**values)
 
 
-def _profile(flat: Mapping[str, Any]) -> Profile:
+def profile_of(flat: Mapping[str, Any]) -> Profile:
+    """Return the profile that a run line holds."""
     sweeps = []
     for sweep in flat["sweeps"]:
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in sweep.items()}

@@ -11,6 +11,7 @@ import pandas as pd
 from collbench import results
 from collbench.errors import UnansweredError, unknown_name
 from collbench.pairing import LaunchState, Sample, classify
+from collbench.ran import Shown, shown
 from collbench.records import algorithm_label
 from collbench.results import CASE_COLUMNS, Run
 
@@ -34,6 +35,8 @@ class Side:
         failed: (case, reason) of failed cells.
         samples: key of a cell → its samples.
         confirm: the same from launches that re-measure suspects.
+        ran: key of a cell → the algorithms that were shown to run.
+        started: when its run began, ISO 8601 in UTC; empty = unknown.
     """
 
     label: str
@@ -42,6 +45,8 @@ class Side:
     failed: Sequence[tuple[Key, str]] = ()
     samples: Mapping[Key, Sequence[Sample]] = field(default_factory=dict)
     confirm: Mapping[Key, Sequence[Sample]] = field(default_factory=dict)
+    ran: Shown = field(default_factory=dict)
+    started: str = ""
 
 
 def key_names(*, ignore: Iterable[str] = (), by: str | None = None) -> tuple[str, ...]:
@@ -150,12 +155,13 @@ def _side(
     machine = dict(zip(run.launches, states, strict=True))
     samples: dict[Key, dict[Any, Sample]] = {}
     confirm: dict[Key, dict[Any, Sample]] = {}
+    keys = [_key(row, names) for row in rows[list(names)].to_dict("records")]
     blocks = inside and rows.groupby(list(names), dropna=False)["launch"].nunique().max() < MIN_LAUNCHES
-    for row in rows.to_dict("records"):
+    for row, key in zip(rows.to_dict("records"), keys, strict=True):
         line = run.launches.get(row["launch"], {})
         repetition = line.get("repetition", row["launch"])
         stage = confirm if "ab" in run.header and repetition >= CONFIRM_FROM else samples
-        home = stage.setdefault(_key(row, names), {})
+        home = stage.setdefault(key, {})
         state = machine.get(row["launch"], LaunchState(None))
         if blocks and row["blocks_s"]:
             for index, block in enumerate(row["blocks_s"]):
@@ -167,7 +173,8 @@ def _side(
             home[pair if paired else (row["launch"],)] = sample
     used = {n: x for n, x in run.launches.items() if n in set(rows["launch"])}
     return Side(label, rows, used, failures(run, names, label if paired and not inside else None),
-                _listed(samples), _listed(confirm))  # fmt: skip
+                _listed(samples), _listed(confirm), shown(run, rows, keys),
+                str(run.header.get("started") or ""))  # fmt: skip
 
 
 def _listed(samples: Mapping[Key, Mapping[Any, Sample]]) -> dict[Key, list[Sample]]:

@@ -52,6 +52,8 @@ class Verdict:
         detectable: smallest slow-down that would have been seen 8 times in 10; None = unknown or none.
         confirmed: found again on fresh launches; None = not a change.
         spread: standard deviation of the log-ratio of one pair (launch against launch); None = too few.
+        base_ran: the algorithm that the base was shown to run; None = unknown.
+        new_ran: the same of the other side.
     """
 
     cell: str
@@ -67,6 +69,8 @@ class Verdict:
     detectable: float | None = None
     confirmed: bool | None = None
     spread: float | None = None
+    base_ran: str | None = None
+    new_ran: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class Comparison:
         remarks: sentences to read with the verdict.
         advisory: the base belongs to other hardware: a slow-down is no failure of this machine.
         gate: False where slower cells are an answer, not a fault (algorithms).
+        started: when the other side's run began, ISO 8601 in UTC; empty = unknown.
+        host: first host of the other side; empty = unknown.
     """
 
     base: str
@@ -92,6 +98,8 @@ class Comparison:
     remarks: Sequence[str] = field(default_factory=tuple)
     advisory: bool = False
     gate: bool = True
+    started: str = ""
+    host: str = ""
 
     def count(self, verdict: str) -> int:
         """Return the number of cells with this verdict."""

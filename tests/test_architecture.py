@@ -20,7 +20,8 @@ profile plan request words samplers components forcing runfile results environme
 mpi portable backends
 launchers mpiexec launching outcome heartbeat worker worker_status runner inside installation memory resume trial doctor
 importers stats selection candidates screening segments decision ruling interpolation heldout pool stacks \
-    compare pairing power method sides verdict check baseline ab quality guidance advice guidelines violations
+    compare pairing power method sides ran verdict check baseline \
+    ab variant interleaving quality guidance advice guidelines violations
 tables reports evidence verify
 cli __main__
 """.splitlines()

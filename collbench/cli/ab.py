@@ -7,60 +7,35 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
-from collbench import __version__, ab, launchers, launching, profile, results
+from collbench import __version__, ab, interleaving, method, profile, results, variant
 from collbench.cli import options as opt
-from collbench.cli.compare import make_rules, present, rule_options, within
-from collbench.errors import InterruptedRunError, UsageError
+from collbench.cli.compare import judge_variants, make_rules, present, rule_options
+from collbench.errors import UsageError
 from collbench.installation import Installation
-from collbench.mpi import probe
-from collbench.pairing import usable
-from collbench.plan import Plan
-from collbench.profile import Profile
-from collbench.records import Case
+from collbench.interleaving import SUSPECT, Job
+from collbench.outcome import Observer
 from collbench.reports.noise import noise
 from collbench.reports.progress import LiveProgress, PlainProgress
 from collbench.request import RunOptions, with_options
-from collbench.runfile import RunWriter
+from collbench.results import Run
 from collbench.sides import CONFIRM_FROM
 from collbench.tables import reading
-from collbench.verdict import FASTER, INCONCLUSIVE, SLOWER, Comparison
+from collbench.variant import Variant
+from collbench.verdict import FASTER, INCONCLUSIVE, SLOWER, Comparison, Rules
 
-
-@dataclass(frozen=True)
-class Job:
-    """One interleaved measurement: what, how, of which environments, into which file."""
-
-    profile: Profile
-    options: RunOptions
-    variants: Sequence[ab.Variant]
-    installations: dict[str, Installation]
-    pairs: int
-    path: Path
-    quiet: bool
-
-    def plan(self, pairs: int, first: int = 0, cells: set[tuple[Any, ...]] | None = None) -> Plan:
-        """Return the launches of one stage; ``cells`` = only these (the suspects)."""
-        allocation = launchers.allocation(os.environ, len(os.sched_getaffinity(0)))
-        per_node = self.profile.ranks_per_node
-        if per_node is None and len(allocation.hosts) > 1:
-            per_node = max(1, allocation.slots // len(allocation.hosts))
-        return ab.make_plan(
-            self.profile, self.options, self.variants, self.installations, pairs=pairs, first=first,
-            ranks_per_node=per_node, keep=lambda case: cells is None or suspect_key(case) in cells,
-        )  # fmt: skip
-
-
-def suspect_key(case: Case) -> tuple[Any, ...]:
-    """Return what names a cell in every variant, whatever library serves it."""
-    c = case.cell
-    return (c.collective, c.ranks, c.nbytes, c.dtype, c.op, c.in_place, case.algorithm)
+KEPT_ON_RESUME = frozenset(
+    {"resume_file", "confirm", "budget_s", "quiet", "want", "allow_mixed", "form", "as_json", "threshold",
+     "max_inconclusive", "required", "fail_on"}
+)  # fmt: skip
+"""What a resumed comparison may be told anew; all else is in its run file."""
 
 
 @click.command()
@@ -88,6 +63,13 @@ def suspect_key(case: Case) -> tuple[Any, ...]:
     help="Launches of each environment.",
 )
 @click.option("--confirm", is_flag=True, help="Measure suspects again on fresh launches before they count.")
+@click.option("--budget", "budget_s", type=opt.DURATION,
+              help="Time for all of it: no pair begins that would not end in it (default: the profile's).")  # fmt: skip
+@click.option("--prove/--no-prove", default=True,
+              help="Show in an untimed launch of each environment which algorithms run.")  # fmt: skip
+@click.option("--resume", "resume_file", metavar="RUN", help="Go on with an interrupted comparison.")
+@click.option("--allow-mixed", multiple=True, type=click.Choice([*method.FIELDS, "effective"]),
+              help="Compare although this field of the method differs; repeatable.")  # fmt: skip
 @click.option("--collectives", type=opt.COLLECTIVES, help="Only these, comma-separated.")
 @click.option("--ranks", type=opt.RANKS, help="Rank counts: 2,4,8.")
 @click.option("--sizes", type=opt.SIZES, help="Total bytes: 8, 1K, lists and ranges such as 8:1M:x4.")
@@ -106,38 +88,42 @@ def suspect_key(case: Case) -> tuple[Any, ...]:
 )
 @click.option("--quiet", is_flag=True, help="No progress lines.")
 @rule_options
+@click.pass_context
 def command(
-    profile_name: str, pairs: int, confirm: bool, self_test: bool, want: float, output: Path | None, quiet: bool,
-    form: str, as_json: bool, **given: Any,
+    context: click.Context, /, profile_name: str, resume_file: str | None, want: float, form: str, as_json: bool,
+    **given: Any,
 ) -> int:  # fmt: skip
     """Measure two or more environments in alternating launches and compare them, in one command.
 
     A is the environment you are in; say what B changes. This is the recommended CI gate: both sides see the same
     machine. 'collbench compare RUN --by variant' judges the run file again.
 
-    Exit status: as 'collbench compare'; 130 interrupted, what was measured is kept.
+    Exit status: as 'collbench compare'; 130 interrupted, what was measured is kept (--resume goes on).
     """
     rules = make_rules(given)
-    variants = make_variants(given, self_test=self_test)
-    job = _job(profile_name, given, variants, pairs, output, quiet=quiet)
-    _create(job, self_test=self_test)
-    _stage(job, 0)
-    found = within(str(job.path), "variant", variants[0].name, rules)
-    if confirm:
-        suspects = _suspects(found)
+    job = _resumed(context, resume_file, given) if resume_file else _new_job(profile_name, given)
+    if given["prove"]:
+        interleaving.prove(job)
+    interleaving.stage(job)
+    run = results.read(job.path)
+    if job.confirm:
+        suspects = _suspects(_judged(interleaving.screened(run), job, rules))
         if suspects:
             click.echo(f"measuring {len(suspects)} suspect cells again on fresh launches", err=True)
-            _stage(job, CONFIRM_FROM, suspects)
-            found = within(str(job.path), "variant", variants[0].name, rules)
-    status = present(found, "json" if as_json else form)
+            interleaving.stage(job, CONFIRM_FROM, suspects)
+            run = results.read(job.path)
+    found = _judged(run, job, rules)
+    if (run.header.get("ab") or {}).get("self_test"):
+        found = [replace(c, remarks=[*c.remarks, *noise(c, want, rules)]) for c in found]
     click.echo(f"run file: {job.path}", err=True)
-    if self_test:
-        for line in noise(found[0], want, rules):
-            click.echo(line, err=as_json or form != "terminal")
-    return status
+    return present(found, "json" if as_json else form)
 
 
-def make_variants(given: dict[str, Any], *, self_test: bool) -> list[ab.Variant]:
+def _judged(run: Run, job: Job, rules: Rules) -> list[Comparison]:
+    return judge_variants(run, job.names[0], rules, job.allowed)
+
+
+def make_variants(given: dict[str, Any], *, self_test: bool) -> list[Variant]:
     """Return the environments of the command line, the base first.
 
     Raises:
@@ -151,45 +137,66 @@ def make_variants(given: dict[str, Any], *, self_test: bool) -> list[ab.Variant]
     if given["named"]:
         if given["a_env"]:
             raise UsageError("--a-env goes with B, not with --variant: write it into the variant")
-        variants = [ab.parse_variant(text) for text in given["named"]]
+        variants = [variant.parse_variant(text) for text in given["named"]]
         if len({v.name for v in variants}) < len(variants) or len(variants) < 2:
             raise UsageError("--variant is needed twice or more, each with a name of its own")
         return variants
-    a_env = ab.parse_env(given["a_env"])
+    a_env = variant.parse_env(given["a_env"])
     if self_test:
-        return [ab.Variant("A", a_env), ab.Variant("A2", a_env)]
-    b = ab.Variant("B", ab.parse_env(given["b_env"]), given["b_mpi"], given["b_setup"], given["b_table"])
-    return [ab.Variant("A", a_env), b]
+        return [Variant("A", a_env), Variant("A2", a_env)]
+    b = Variant("B", variant.parse_env(given["b_env"]), given["b_mpi"], given["b_setup"], given["b_table"])
+    return [Variant("A", a_env), b]
 
 
-def _job(
-    name: str,
-    given: dict[str, Any],
-    variants: Sequence[ab.Variant],
-    pairs: int,
-    output: Path | None,
-    *,
-    quiet: bool,
-) -> Job:
+def _new_job(name: str, given: dict[str, Any]) -> Job:
+    variants = make_variants(given, self_test=given["self_test"])
     options = RunOptions(
         collectives=given["collectives"], ranks=given["ranks"], sizes=given["sizes"], algorithms=given["algorithms"],
         iterations=given["iterations"], seed=secrets.randbelow(2**31) if given["seed"] is None else given["seed"],
         launcher=given["launcher"], launcher_args=tuple(shlex.split(given["launcher_args"])),
-        hosts=tuple(given["hosts"] or ()), ranks_per_node=given["ranks_per_node"], redact=given["redact"], prove=False,
+        hosts=tuple(given["hosts"] or ()), ranks_per_node=given["ranks_per_node"], redact=given["redact"],
+        budget_s=given["budget_s"], prove=given["prove"],
     )  # fmt: skip
-    wanted = replace(with_options(profile.load(name), options), budget_s=None)
+    wanted = with_options(profile.load(name), options)
     if wanted.backend != "mpi":
         raise UsageError(f"ab measures over MPI; profile {name} is for {wanted.backend}")
-    installations = {v.name: ab.discover(v) for v in variants}
+    installations = {v.name: variant.discover(v) for v in variants}
     resolved = [_with_table(v, installations[v.name]) for v in variants]
-    path = output or _default_path(wanted.name)
-    return Job(wanted, options, resolved, installations, pairs, path, quiet)
+    job = Job(
+        wanted, options, resolved, installations, given["pairs"], given["output"] or _default_path(wanted.name),
+        observe=_observer(given["quiet"]), say=_say, confirm=given["confirm"], allowed=given["allow_mixed"],
+    )  # fmt: skip
+    interleaving.create(
+        job, f"collbench {__version__}", ["collbench", *sys.argv[1:]], self_test=given["self_test"]
+    )
+    return job
 
 
-def _with_table(variant: ab.Variant, found: Installation) -> ab.Variant:
-    if variant.table is None:
-        return variant
-    return replace(variant, env={**reading.load(variant.table, found).environment, **variant.env})
+def _resumed(context: click.Context, reference: str, given: dict[str, Any]) -> Job:
+    """Return the job of a run file, to go on with.
+
+    Raises:
+        UsageError: an option would change what is compared, or the environments cannot be restored.
+    """
+    for option in context.command.params:
+        asked = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if asked and option.name not in KEPT_ON_RESUME:
+            raise UsageError(f"{option.opts[0]} is in the run file already: leave it out with --resume")
+    path = results.find(reference)
+    run = results.read(path)
+    facts = interleaving.restore(run)
+    given["prove"] = facts["options"].prove
+    if given["budget_s"] is not None:
+        facts["profile"] = replace(facts["profile"], budget_s=given["budget_s"])
+    confirm = given["confirm"] or bool((run.header.get("ab") or {}).get("confirm"))
+    return Job(path=path, observe=_observer(given["quiet"]), say=_say, confirm=confirm, allowed=given["allow_mixed"],
+               **facts)  # fmt: skip
+
+
+def _with_table(one: Variant, found: Installation) -> Variant:
+    if one.table is None:
+        return one
+    return replace(one, env={**reading.load(one.table, found).environment, **one.env})
 
 
 def _default_path(name: str) -> Path:
@@ -197,64 +204,25 @@ def _default_path(name: str) -> Path:
     return folder / f"ab-{name}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 
 
-def _create(job: Job, *, self_test: bool) -> None:
-    line = launching.run_line(
-        asdict(job.profile), job.options, f"collbench {__version__}", ["collbench", *sys.argv[1:]]
-    )
-    line.pop("request")  # --resume cannot know the environments: an interrupted comparison starts anew
-    line["ab"] = {"pairs": job.pairs, "variants": [v.name for v in job.variants], "self_test": self_test}
-    with RunWriter(job.path, create=True) as writer:
-        writer.write(line)
+def _say(text: str) -> None:
+    click.echo(text, err=True)
 
 
-def _stage(job: Job, first: int, cells: set[tuple[Any, ...]] | None = None) -> None:
-    """Measure until there are as many usable pairs as asked for, with at most as many again."""
-    _measure(job, job.plan(job.pairs, first, cells))
-    done = job.pairs
-    while done < 2 * job.pairs:
-        lines = [x for x in results.read(job.path).launches.values()
-                 if first <= x.get("repetition", -1) < first + 2 * job.pairs]  # fmt: skip
-        counts = usable(lines, [v.name for v in job.variants])
-        lacking = min(job.pairs - min(counts.values(), default=0), 2 * job.pairs - done)
-        if lacking <= 0:
-            return
-        click.echo(
-            f"{lacking} pairs were disturbed or met two machine states: measuring as many more", err=True
-        )
-        _measure(job, job.plan(lacking, first + done, cells))
-        done += lacking
+def _observer(quiet: bool) -> Any:
+    """Return what makes the progress display for a number of cases."""
 
+    def make(total: int) -> AbstractContextManager[Observer]:
+        console = Console(stderr=True)
+        live = console.is_terminal and not quiet
+        return LiveProgress(total, console) if live else PlainProgress(total, console, quiet=quiet)
 
-def _measure(job: Job, stage: Plan) -> None:
-    console = Console(stderr=True)
-    total = sum(len(x.cases) for x in stage.launches)
-    live = console.is_terminal and not job.quiet
-    progress: AbstractContextManager[Any] = (
-        LiveProgress(total, console) if live else PlainProgress(total, console, quiet=job.quiet)
-    )
-    base = job.installations[job.variants[0].name]
-    with progress as observer:
-        work = ab.AbRunner(stage, job.options, base, job.path, observer, first_launch=_next_launch(job.path),
-                           probe=probe.probe, installations=job.installations)  # fmt: skip
-        work.setups = {v.name: v.setup for v in job.variants if v.setup}
-        try:
-            work.run()
-        except InterruptedRunError:
-            raise InterruptedRunError(
-                f"interrupted: what was measured is kept, judge it with 'collbench compare {job.path} --by variant'; "
-                "a comparison cannot go on later, the machine would not be the same"
-            ) from None
-
-
-def _next_launch(path: Path) -> int:
-    return max(results.read(path).launches, default=-1) + 1
+    return make
 
 
 def _suspects(found: Sequence[Comparison]) -> set[tuple[Any, ...]]:
     """Return the cells that are not settled: a change, or inconclusive."""
-    keys = ("collective", "ranks", "nbytes", "dtype", "op", "in_place", "algorithm")
     return {
-        tuple(cell.key[name] for name in keys)
+        tuple(cell.key[name] for name in SUSPECT)
         for comparison in found
         for cell in comparison.cells
         if cell.verdict in (SLOWER, FASTER, INCONCLUSIVE)

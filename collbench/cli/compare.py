@@ -14,6 +14,7 @@ from collbench import compare as comparing
 from collbench.cli import options as opt
 from collbench.errors import UsageError
 from collbench.reports.comparison import FORMATS, overall, summary
+from collbench.results import Run
 from collbench.verdict import FAIL_ON, Comparison, Rules
 
 
@@ -100,7 +101,7 @@ def command(
     if by in ("variant", "algorithm"):
         if new is not None:
             raise UsageError(f"--by {by} compares within one run: leave out {new}")
-        found = within(base, by, against, rules, collectives)
+        found = within(base, by, against, rules, allow_mixed, collectives)
     else:
         found = [_two_runs(base, new, by, rules, allow_mixed, collectives)]
     return present(found, "json" if as_json else form, output, force=force)
@@ -114,8 +115,7 @@ def _two_runs(
     judged = results.read(results.find(new))
     entry = baseline.choose(judged) if base == "baseline" else None
     reference = results.read(entry.path if entry else results.find(base))
-    names = sides.key_names(ignore=[method.FIELDS[a] for a in allowed if a in method.FIELDS],
-                            by=by if by == "library" else None)  # fmt: skip
+    names = sides.key_names(ignore=_ignored(allowed), by=by if by == "library" else None)
     pair = sides.of_runs(reference, judged, names, only={"collective": collectives})
     method.check(pair[0].rows, pair[1].rows, allowed)
     found = comparing.compare(*pair, names, rules)
@@ -127,27 +127,42 @@ def _two_runs(
 
 
 def within(
-    reference: str, by: str, against: str | None, rules: Rules, collectives: Sequence[str] = ()
+    reference: str,
+    by: str,
+    against: str | None,
+    rules: Rules,
+    allowed: Sequence[str],
+    collectives: Sequence[str],
 ) -> list[Comparison]:
     """Return the comparisons inside one run: each other variant, or algorithm, with the base."""
     run = results.read(results.find(reference))
     if collectives:
         run = replace(run, cells=[c for c in run.cells if c["case"]["collective"] in collectives],
                       failed=[c for c in run.failed if c["case"]["collective"] in collectives])  # fmt: skip
+    if by == "variant":
+        return judge_variants(run, against, rules, allowed)
+    names = sides.key_names(by="algorithm")
+    pairs = sides.of_algorithms(run, against or "default", names)
+    return [comparing.compare(b, n, names, rules, who=n.label) for b, n in pairs]
+
+
+def judge_variants(
+    run: Run, against: str | None, rules: Rules, allowed: Sequence[str] = ()
+) -> list[Comparison]:
+    """Return the comparison of each other environment of an interleaved run with the base (default: its first)."""
     libraries = {(line.get("library") or {}).get("name") for line in run.launches.values()}
     # variants of two libraries are compared by what was asked for, whoever serves it
-    names = sides.key_names(
-        by="algorithm" if by == "algorithm" else "library" if len(libraries) > 1 else None
-    )
-    if by == "algorithm":
-        pairs = sides.of_algorithms(run, against or "default", names)
-        return [comparing.compare(b, n, names, rules, who=n.label) for b, n in pairs]
+    names = sides.key_names(ignore=_ignored(allowed), by="library" if len(libraries) > 1 else None)
     known = sides.variants(run)
     base = against or known[0]
     found = []
     for name in known:
         if name != base:
             pair = sides.of_variants(run, base, name, names)
-            method.check(pair[0].rows, pair[1].rows)
+            method.check(pair[0].rows, pair[1].rows, allowed)
             found.append(comparing.compare(*pair, names, rules))
     return found
+
+
+def _ignored(allowed: Sequence[str]) -> list[str]:
+    return [method.FIELDS[a] for a in allowed if a in method.FIELDS]

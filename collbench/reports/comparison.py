@@ -61,6 +61,7 @@ def _cell(cell: Verdict) -> dict[str, Any]:
         "ratio": ratio and ratio.value, "ratio_low": ratio and ratio.low, "ratio_high": ratio and ratio.high,
         "p": ratio and ratio.p, "launches": ratio.count if ratio else 0, "paired": cell.paired,
         "state": cell.state, "left_out": cell.left_out, "detectable": cell.detectable, "spread": cell.spread,
+        "base_ran": cell.base_ran, "new_ran": cell.new_ran,
     }  # fmt: skip
 
 

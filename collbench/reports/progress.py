@@ -150,7 +150,7 @@ class PlainProgress:
 
     def _say(self, text: str) -> None:
         if not self._quiet:
-            self._console.print(text, highlight=False, soft_wrap=True)
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 OVERSUBSCRIBED = "more ranks than cores: these times show ranks that share cores, not what a cluster would do"

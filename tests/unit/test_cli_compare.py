@@ -6,12 +6,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from collbench import ab
+from collbench import variant
 from collbench.cli.ab import make_variants
 from collbench.errors import UnansweredError, UsageError
 from collbench.reports import github, junit
 from collbench.results import CASE_COLUMNS
 from collbench.sides import cell_id
+from collbench.stats import Ratio
+from collbench.verdict import Comparison, Rules, Verdict
 
 
 @pytest.fixture(name="runs")
@@ -62,44 +64,87 @@ def test_json_is_the_stable_form(cli, runs):
     assert (first["collective"], first["ranks"], first["nbytes"]) == ("allreduce", 2, 64)
 
 
-# The grammar of the Jenkins xUnit plugin's junit-10.xsd, as far as these elements go:
-# element → (required attributes, optional attributes, children in order as a pattern over their tags)
-JUNIT = {
-    "testsuites": (set(), {"name", "time", "tests", "failures", "errors", "disabled"}, r"(testsuite )*"),
+INTEGER, DECIMAL = r"\d+", r"\d+(\.\d+)?"
+# What two published schemas ask of the elements used here: element → (required attributes, optional ones, children in
+# order as a pattern over their tags). Jenkins: junit-10.xsd of the xUnit plugin; Ant: JUnit.xsd of Windy Road.
+JENKINS = {
+    "testsuites": ({}, {"name", "time", "tests", "failures", "errors"}, r"(testsuite )*"),
     "testsuite": (
-        {"name", "tests"},
-        {"failures", "errors", "time", "disabled", "skipped", "timestamp", "hostname", "id", "package"},
-        r"(properties )?(testcase )*(system-out )?(system-err )?",
+        {"name": "", "tests": "", "failures": "", "errors": ""},
+        {"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url", "version"},
+        r"((testsuite|properties|testcase|system-out|system-err) )*",
     ),
-    "properties": (set(), set(), r"(property )+"),
-    "property": ({"name", "value"}, set(), r""),
+    "properties": ({}, set(), r"(property )*"),
+    "property": ({"name": "", "value": ""}, set(), r""),
     "testcase": (
-        {"name", "classname"}, {"assertions", "time", "status"},
-        r"(skipped )?(error )*(failure )*(system-out )*(system-err )*",
+        {"name": ""}, {"time", "classname", "group"}, r"((skipped|error|failure|system-out|system-err) )*",
     ),
-    "skipped": (set(), {"message"}, r""),
-    "error": (set(), {"message", "type"}, r""),
-    "failure": (set(), {"message", "type"}, r""),
-    "system-out": (set(), set(), r""),
+    "skipped": ({}, {"message", "type"}, r""),
+    "error": ({}, {"message", "type"}, r""),
+    "failure": ({}, {"message", "type"}, r""),
+    "system-out": ({}, set(), r""),
+    "system-err": ({}, set(), r""),
 }  # fmt: skip
+ANT = {
+    **JENKINS,
+    "testsuites": ({}, set(), r"(testsuite )*"),
+    "testsuite": (
+        {
+            "name": r".+", "tests": INTEGER, "failures": INTEGER, "errors": INTEGER, "time": DECIMAL, "id": INTEGER,
+            "package": "", "hostname": r".+", "timestamp": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d",
+        },
+        {"skipped"},
+        r"properties (testcase )*system-out system-err ",
+    ),
+    "property": ({"name": r".+", "value": ""}, set(), r""),
+    "testcase": ({"name": "", "classname": "", "time": DECIMAL}, set(), r"((skipped|error|failure) )?"),
+    "skipped": ({}, {"message"}, r""),
+    "error": ({"type": ""}, {"message"}, r""),
+    "failure": ({"type": ""}, {"message"}, r""),
+}  # fmt: skip
+SUREFIRE_TIME = r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]{0,3})?"
 
 
-def check_junit(element):
-    required, optional, children = JUNIT[element.tag]
-    assert required <= set(element.attrib) <= required | optional, (element.tag, element.attrib)
+def check_junit(element, schema=None):
+    """Check an element and all below it against both schemas, or the given one."""
+    if schema is None:
+        check_junit(element, JENKINS)
+        check_junit(element, ANT)
+        for suite in element.iter("testsuite"):
+            assert re.fullmatch(SUREFIRE_TIME, suite.get("time"))
+        return
+    required, optional, children = schema[element.tag]
+    assert required.keys() <= set(element.attrib) <= required.keys() | optional, (element.tag, element.attrib)
+    for name, pattern in required.items():
+        assert not pattern or re.fullmatch(pattern, element.get(name)), (element.tag, name, element.get(name))
     assert re.fullmatch(children, "".join(f"{child.tag} " for child in element)), element.tag
     for child in element:
-        check_junit(child)
+        check_junit(child, schema)
 
 
-def test_junit_follows_its_schema_and_counts(cli, runs):
-    """Elements, attributes and their order are the schema's; the counts are those of the cases."""
+def test_junit_follows_both_schemas_and_counts(cli, runs):
+    """Elements, attributes, their order and types are the schemas'; the counts are those of the cases."""
     root = ET.fromstring(cli("compare", *runs, "--format", "junit").stdout)
     check_junit(root)
     (suite,) = root
     assert [suite.get(n) for n in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
     (failure,) = root.iter("failure")
     assert failure.get("type") == "slower"
+    assert suite.get("timestamp") == "2026-01-02T03:04:05"
+
+
+def test_junit_of_a_long_time_and_no_date_follows_both_schemas(cli, write_run, lines):
+    """A suite of thousands of seconds, a run that does not say when it began, no difference and no fault: valid."""
+    rows = []
+    for number in range(8):
+        rows.append(lines.launch(number, 2, probe={"pingpong_ns": 90.0}))
+        rows.append(lines.cell(number, "bcast", 2, 64, "default", [12_345_678_900.0 + number]))
+    path = write_run(rows, "slow", started=None)
+    shown = cli("compare", path, path, "--format", "junit")
+    root = ET.fromstring(shown.stdout)
+    assert shown == 0
+    check_junit(root)
+    assert root[0].get("time") == "12345.679"
 
 
 def test_junit_never_passes_what_cannot_be_answered(cli, runs):
@@ -129,6 +174,33 @@ def test_github_lines_follow_the_command_grammar(cli, runs):
     assert all(found)
     assert [m[1] for m in found] == ["error", "error", "notice"]
     assert all("%" not in re.sub("%(25|0A|0D)", "", m[3]) for m in found)
+
+
+def verdict_of(cell, word, change=1.2):
+    return Verdict(cell, {}, word, ratio=Ratio(change, 1.1, 1.3, 8, 0.01), base_s=1e-6, new_s=change * 1e-6)
+
+
+def test_github_prints_the_worst_first_and_counts_what_it_does_not_show():
+    """Ten errors at most over all comparisons, the largest slow-downs among them; the answer is never crowded out."""
+    cells = [verdict_of(f"bcast/2/{n}/default", "slower", 1.1 + n / 100) for n in range(12)]
+    cells += [verdict_of(f"gather/2/{n}/default", "inconclusive") for n in range(3)]
+    unknown = Comparison("a", "c", [verdict_of("bcast/2/8/default", "inconclusive")], Rules())
+    printed = github.render([Comparison("a", "b", cells, Rules()), unknown]).splitlines()
+    errors = [x for x in printed if x.startswith("::error")]
+    assert len(errors) == 10
+    assert "cannot say" in errors[0]
+    assert "bcast/2/11/default is slower" in errors[1]
+    assert errors[-1].endswith("4 further annotations: see the other formats")
+    assert sum(x.startswith("::warning") for x in printed) == 4
+    assert [x.split(":")[0] for x in printed[-2:]] == ["b against a", "c against a"]
+
+
+def test_github_summary_is_never_a_command():
+    """A run whose name looks like a command does not become one."""
+    odd = Comparison("x ##[error]", "::error::y", [verdict_of("bcast/2/8/default", "same")], Rules())
+    last = github.render([odd]).splitlines()[-1]
+    assert not last.startswith("::")
+    assert "##[" not in last
 
 
 def test_github_escapes():
@@ -251,20 +323,20 @@ def test_contradicting_variants_are_refused(given):
 
 def test_a_comma_inside_a_value_is_kept():
     """OMPI_MCA_btl=self,sm is one value."""
-    found = ab.parse_variant("x:OMPI_MCA_btl=self,sm,Y=2")
+    found = variant.parse_variant("x:OMPI_MCA_btl=self,sm,Y=2")
     assert found.env == {"OMPI_MCA_btl": "self,sm", "Y": "2"}
 
 
 def test_a_set_up_line_is_an_argument_of_the_shell():
     """Nothing is interpolated: the line and the command are separate arguments."""
     line = "module load 'x'; echo $HOME"
-    found = ab.with_setup(line, ["mpiexec", "-n", "2", "a b"])
+    found = variant.with_setup(line, ["mpiexec", "-n", "2", "a b"])
     assert found[-5:] == (line, "mpiexec", "-n", "2", "a b")
     assert line not in found[3]
 
 
 def test_a_set_up_line_changes_the_environment(monkeypatch):
     """What the line exports is seen, whatever it prints; a failing line is one sentence."""
-    assert ab.environment_after("export COLLBENCH_T='a b'; echo noise")["COLLBENCH_T"] == "a b"
+    assert variant.environment_after("export COLLBENCH_T='a b'; echo noise")["COLLBENCH_T"] == "a b"
     with pytest.raises(UnansweredError, match="set-up line 'false' fails"):
-        ab.environment_after("false")
+        variant.environment_after("false")
