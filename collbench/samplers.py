@@ -115,20 +115,21 @@ class Race:
     def end_round(self, *, out_of_time: bool = False) -> bool:
         """Close a round; drop clear losers; say whether the cell is finished."""
         self.rounds += 1
+        # A case whose first blocks all missed their window has no block yet, but has not failed.
         alive = [i for i, s in enumerate(self.series) if s.alive and s.blocks]
-        if not alive:
+        if not any(s.alive for s in self.series):
             self.stopped_by = "failed"
         elif self.rounds >= self._max:
             self.stopped_by = "rounds"
         elif out_of_time and self.rounds >= LEAST_ROUNDS:
             self.stopped_by = "budget"
-        elif self._race and self.rounds >= self._min:
+        elif self._race and self.rounds >= self._min and alive:
             self._decide(alive)
         return bool(self.stopped_by)
 
     def _decide(self, alive: list[int]) -> None:
         leader = min(alive, key=lambda i: float(np.median(self.series[i].blocks)))
-        others_settled = True
+        others_settled = all(s.blocks for s in self.series if s.alive)
         for index in alive:
             if index == leader:
                 continue
@@ -144,6 +145,8 @@ class Race:
         if len([s for s in self.series if s.blocks]) > 1:
             return True
         blocks = np.asarray(self.series[leader].blocks)
+        if len(blocks) < LEAST_ROUNDS:
+            return False
         mad = float(np.median(np.abs(np.log(blocks) - np.median(np.log(blocks)))))
         error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * mad / math.sqrt(len(blocks))
         return DROP_Z * error <= self._precision

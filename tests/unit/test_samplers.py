@@ -136,3 +136,16 @@ def test_a_fixed_number_of_calls_is_spread_over_blocks(iterations, expected):
     blocks, length = fixed_blocks(iterations, 40)
     assert (blocks, length) == expected
     assert blocks * length >= iterations
+
+
+def test_a_race_goes_on_while_no_window_was_met():
+    """A round without a single valid block ends nothing; only when every case is retired has the cell failed."""
+    race = Race(2, min_rounds=1, max_rounds=4, precision=0.02)
+    assert not race.end_round()
+    race.series[1].add(np.array([1e-6]))
+    assert not race.end_round()
+    assert race.order() == [0, 1]
+    race.retire(0)
+    race.retire(1)
+    assert race.end_round()
+    assert race.stopped_by == "failed"
