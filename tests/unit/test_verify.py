@@ -102,7 +102,7 @@ def test_no_error_means_loaded_and_nowhere_proven_slower(shown, library, slower,
     """Where nothing tells whether the table is loaded, that is the answer, whatever the times."""
     found = [verify.Speedup(CELL, "ring", 0.8 if slower else 1.1, 0.7, 1.12, 6)]
     with contextlib.nullcontext() if error is None else pytest.raises(error):
-        conclude(TABLE, shown, library, found, [found[i] for i in slower])
+        conclude(TABLE, shown, library, found, [found[i] for i in slower], None)
 
 
 def test_sizes_lie_inside_the_stretches_and_bounding_entries_are_left_out():
