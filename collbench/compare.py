@@ -45,6 +45,12 @@ def compare(
     ]
     cells = _confirmed(cells, list(keys), base, new, names, rules)
     remarks = _remarks(cells)
+    left_out = sum(_left_out(key, base, new) for key in keys)
+    if left_out:
+        remarks.append(
+            f"{left_out} cells were measured on one side only, on the other their neighbours agree: not compared; "
+            "'collbench run --no-refine' measures every size"
+        )
     if who is None:
         cells, findings = _with_algorithms(cells, base, new, names)
         remarks += findings
@@ -91,11 +97,21 @@ def _judge(
     here, there = new.samples.get(key), base.samples.get(key)
     if failure is not None and who is None:
         return Verdict(name, facts, FAILED, failure)
+    if _left_out(key, base, new):
+        return None
     if not here:
         return None if who is not None or not there else Verdict(name, facts, MISSING, f"not in {new.label}")
     if not there:
         return None if who is not None else Verdict(name, facts, ADDED, f"not in {base.label}")
     return judge(name, facts, match(there, here), rules)
+
+
+def _left_out(key: Key, base: Side, new: Side) -> bool:
+    """Say whether one side has the cell and the other one needed no measurement of it."""
+    here, there = new.samples.get(key), base.samples.get(key)
+    return (not here and bool(there) and key in new.agreed) or (
+        not there and bool(here) and key in base.agreed
+    )
 
 
 def judge(name: str, facts: Mapping[str, Any], matched: Matched, rules: Rules) -> Verdict:

@@ -30,6 +30,7 @@ def worker_plan(
     evidence: Mapping[str, Any],
     budget_s: float | None,
     driver: bool = True,
+    known: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return what rank 0 reads: the cases that are left, how to sample them, and where to write.
 
@@ -45,10 +46,13 @@ def worker_plan(
         evidence: proof key → evidence found so far.
         budget_s: measuring time; None = no limit.
         driver: a driver watches from outside (its end ends the workers too).
+        known: ``cell`` lines of an earlier start of the same launch, for what its finer sizes need.
     """
     return {
         **to_json(launch),
         "groups": [[c.to_json() for c in g.cases] for g in groups],
+        "levels": [g.level for g in groups],
+        "known": list(known),
         "launch": number,
         "output": str(output.resolve()),
         "status": str(status),

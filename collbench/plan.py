@@ -3,10 +3,10 @@
 import itertools
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collbench import algorithms, forcing
+from collbench import algorithms, forcing, refinement
 from collbench.algorithms import Algorithm, Version
 from collbench.algorithms.portable import CHUNK_SWEEP
 from collbench.collectives import COLLECTIVES, collective, round_nbytes
@@ -19,9 +19,15 @@ from collbench.words import canonical, check_algorithm_words, split_params
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The cases of one cell, measured interleaved."""
+    """The cases of one cell, measured interleaved.
+
+    Attributes:
+        cases: of one cell.
+        level: 0 = measured in any case; above, only where coarser sizes disagree (``refinement``).
+    """
 
     cases: tuple[Case, ...]
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,7 @@ class Launch:
         settings: environment variables planned for every rank, forwarded and echoed back.
         groups: cells in the order to measure.
         variant: name of an environment under comparison; None in a plain run.
+        replaces: number of the disturbed launch that this one stands in for; None = of no other.
     """
 
     ranks: int
@@ -43,6 +50,7 @@ class Launch:
     settings: Mapping[str, str]
     groups: tuple[Group, ...]
     variant: str | None = None
+    replaces: int | None = None
 
     @property
     def cases(self) -> tuple[Case, ...]:
@@ -102,7 +110,8 @@ def make_plan(
             here = [g for g in groups if g[0].cell.ranks == ranks]
             if options.prove and repetition == 0:
                 launches.extend(_proof_launches(here, ranks, library, version, options))
-            launches.extend(_measuring_launches(here, ranks, repetition, library, version, options, shuffle))
+            made = _measuring_launches(here, ranks, repetition, library, version, options, shuffle)
+            launches.extend(_refined(made) if profile.sampling.refine else made)
     return Plan(tuple(launches), tuple(skipped.items()), profile.sampling)
 
 
@@ -202,6 +211,34 @@ def _measuring_launches(
     return launches
 
 
+def _refined(launches: list[Launch]) -> list[Launch]:
+    """Order cells from coarse to fine sizes (the shuffled order holds within a level); finer ones may be left out.
+
+    Where the cases of a cell need several launches, none sees them all race: then every size is measured.
+    """
+    found = []
+    for launch in launches:
+        sizes: dict[Cell, set[int]] = {}
+        for group in launch.groups:
+            cell = group.cases[0].cell
+            sizes.setdefault(refinement.series_of(cell), set()).add(cell.nbytes)
+        levels = {series: refinement.levels(own) for series, own in sizes.items()}
+        groups = [
+            replace(g, level=levels[refinement.series_of(g.cases[0].cell)][g.cases[0].cell.nbytes])
+            for g in launch.groups
+        ]
+        groups.sort(key=lambda g: g.level)
+        if len(launches) > 1:
+            groups = [Group(g.cases) for g in groups]
+        found.append(replace(launch, groups=tuple(groups)))
+    return found
+
+
+def unplaced(case: Case) -> Case:
+    """Return the case without what only a launch knows (ranks per node), to find it again."""
+    return replace(case, cell=replace(case.cell, ranks_per_node=None))
+
+
 def size_class(cell: Cell) -> str:
     """Return the class of sizes that one proof stands for: fewer elements than ranks, small, middle or large."""
     elements = cell.nbytes // ITEMSIZE[cell.dtype]
@@ -245,5 +282,6 @@ def to_json(launch: Launch) -> dict[str, Any]:
         "purpose": launch.purpose,
         "settings": dict(launch.settings),
         "variant": launch.variant,
+        "replaces": launch.replaces,
         "groups": [[case.to_json() for case in group.cases] for group in launch.groups],
     }

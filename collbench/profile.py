@@ -32,6 +32,7 @@ class Sampling:
         warmup: calls before the first timed one, per case.
         rotate_buffers: pairs of buffers that the calls of a case go through in turn (against cache effects).
         rotate_root: the root of rooted collectives moves on by one rank with each call.
+        refine: measure sizes from coarse to fine, the finer ones only where the coarser ones disagree (``refinement``).
     """
 
     mode: str = "race"
@@ -43,6 +44,7 @@ class Sampling:
     warmup: int = 2
     rotate_buffers: int = 1
     rotate_root: bool = False
+    refine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +244,9 @@ class _Reader:
         for key in ("iterations", "min_rounds", "max_rounds", "warmup", "rotate_buffers"):
             if key in values:
                 values[key] = self._positive(values[key], key)
-        if not isinstance(values.get("rotate_root", False), bool):
-            raise self._fail("rotate_root", f"{values['rotate_root']!r} is not true or false")
+        for key in ("rotate_root", "refine"):
+            if not isinstance(values.get(key, False), bool):
+                raise self._fail(key, f"{values[key]!r} is not true or false")
         if values.get("mode", "race") not in MODES:
             raise self._fail("mode", str(unknown_name("sampling mode", str(values["mode"]), MODES)))
         if not isinstance(values.get("precision", 0.1), float) or not 0 < values.get("precision", 0.1) < 1:

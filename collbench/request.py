@@ -28,6 +28,7 @@ class RunOptions:
         sync: barrier or window.
         rotate_buffers: pairs of buffers that calls go through in turn.
         rotate_root: let the root of rooted collectives go round (False = as the profile has it).
+        refine: leave out sizes whose neighbours agree; None = as the profile has it, but never where ``sizes`` are named.
         nccl_tests_dir: folder of the nccl-tests binaries.
         virtual_nodes: treat the ranks as this many nodes.
         prove: prove the effective algorithm in an untimed launch.
@@ -53,6 +54,7 @@ class RunOptions:
     sync: str = "barrier"
     rotate_buffers: int | None = None
     rotate_root: bool = False
+    refine: bool | None = None
     nccl_tests_dir: str | None = None
     virtual_nodes: int | None = None
     prove: bool = True
@@ -94,6 +96,7 @@ def with_options(profile: Profile, options: RunOptions) -> Profile:
         sampling,
         rotate_buffers=options.rotate_buffers or sampling.rotate_buffers,
         rotate_root=options.rotate_root or sampling.rotate_root,
+        refine=sampling.refine and not options.sizes if options.refine is None else options.refine,
     )
     return replace(
         profile,

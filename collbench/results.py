@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from collbench.errors import UnansweredError, UsageError
+from collbench.repeats import outdone
 from collbench.runfile import CHUNK, parse_lines
 
 RESULTS_DIR = Path("results")
@@ -56,6 +57,7 @@ class Run:
         skipped: the ``skipped`` lines.
         proofs: the ``proof`` lines.
         remarks: what could not be read.
+        replaced: ``cell`` lines of disturbed launches that a repeat replaces (``repeats.outdone``); not in ``cells``.
     """
 
     path: Path
@@ -66,6 +68,7 @@ class Run:
     skipped: Sequence[Mapping[str, Any]]
     proofs: Sequence[Mapping[str, Any]] = ()
     remarks: Sequence[str] = field(default_factory=tuple)
+    replaced: Sequence[Mapping[str, Any]] = ()
 
     @property
     def name(self) -> str:
@@ -167,24 +170,32 @@ def read(path: Path) -> Run:
         elif kind in kinds:
             _share_words(line)
             kinds[kind].append(line)
+    left_out = outdone(launches, kinds["cell"])
     return Run(
         path,
         lines[0],
         launches,
-        kinds["cell"],
+        [cell for cell, out in zip(kinds["cell"], left_out, strict=True) if not out],
         kinds["failed"],
         kinds["skipped"],
         kinds["proof"],
         tuple(remarks),
+        [cell for cell, out in zip(kinds["cell"], left_out, strict=True) if out],
     )
 
 
-def frame(runs: Run | Iterable[Run]) -> pd.DataFrame:
+def frame(runs: Run | Iterable[Run], *, replaced: bool = False) -> pd.DataFrame:
     """Return one row per ``cell`` line with the columns ``COLUMNS``; failed and skipped cells are not in it.
 
     Missing facts are None. ``params`` is JSON text with sorted keys, so that rows can be grouped.
+
+    Args:
+        runs: one or more.
+        replaced: keep the rows of disturbed launches beside those of the repeats that replace them (after all others).
     """
     each = [runs] if isinstance(runs, Run) else list(runs)
+    if replaced:
+        each = [replace(run, cells=[*run.cells, *run.replaced]) for run in each]
     rows = (_row(run, name, cell) for run, name in ((r, r.name) for r in each) for cell in run.cells)
     columns = [np.empty(sum(len(run.cells) for run in each), object) for _ in COLUMNS]
     start = 0

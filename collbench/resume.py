@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from collbench.errors import UsageError
+from collbench.plan import unplaced
 from collbench.profile import Profile, Sampling, Sweep
 from collbench.records import Case
+from collbench.refinement import AGREE
 from collbench.request import RunOptions
 from collbench.runfile import RunWriter, parse_lines
 
@@ -54,11 +56,8 @@ def load(path: Path, budget_s: float | None = None) -> Job:
     for line in lines:
         if line["kind"] == "launch":
             repetition[line["launch"]] = (line.get("repetition", 0), line.get("variant"))
-        elif line["kind"] in ("cell", "failed") and line["launch"] in repetition:
-            case = Case.from_json(line["case"])
-            done.add(
-                (*repetition[line["launch"]], replace(case, cell=replace(case.cell, ranks_per_node=None)))
-            )
+        elif _is_done(line) and line.get("launch") in repetition:
+            done.add((*repetition[line["launch"]], unplaced(Case.from_json(line["case"]))))
         elif line["kind"] == "proof":
             evidence[line["key"]] = {**line["evidence"], "effective": line["effective"]}
     options = options_of(request["options"])
@@ -66,6 +65,11 @@ def load(path: Path, budget_s: float | None = None) -> Job:
     if budget_s is not None:
         profile = replace(profile, budget_s=budget_s)
     return Job(profile, options, path, max(repetition, default=-1) + 1, frozenset(done), evidence)
+
+
+def _is_done(line: Mapping[str, Any]) -> bool:
+    """Say whether a line ends its case for good; one left out for lack of time is measured now."""
+    return line["kind"] in ("cell", "failed") or (line["kind"] == "skipped" and line.get("reason") == AGREE)
 
 
 def _repair(path: Path) -> None:

@@ -7,21 +7,21 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from collbench import environment, worker_status
 from collbench.errors import InterruptedRunError, UnansweredError
+from collbench.history import History
 from collbench.installation import Installation
 from collbench.launching import launch_command, worker_plan
 from collbench.outcome import Line, Observer, Outcome
-from collbench.plan import Group, Launch, Plan, proof_key
+from collbench.plan import Group, Launch, Plan, proof_key, unplaced
 from collbench.processes import Job
 from collbench.records import Case
 from collbench.request import RunOptions
-from collbench.runfile import RunWriter
+from collbench.runfile import RunWriter, parse_lines
 
 POLL_S = 0.05
 STARTUP_S = 2.0
@@ -69,6 +69,9 @@ class Runner:
         self._evidence = dict(evidence or {})
         self._probe = probe or dict
         self._writer = RunWriter(output)
+        self._history = History(plan)
+        for line in parse_lines(output.read_bytes(), output)[0]:
+            self._history.take(line)
         self._offset = output.stat().st_size
         self._started = time.monotonic()
         self._names: dict[str, str] = {}
@@ -91,6 +94,7 @@ class Runner:
             for index, launch in enumerate(self._plan.launches):
                 self._observer.launch(launch, index + 1, total)
                 self._complete(launch, index)
+            self._repeat_disturbed()
         finally:
             self._writer.close()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -117,16 +121,26 @@ class Runner:
                 self._give_up(launch, reason)
                 return
 
+    def _repeat_disturbed(self) -> None:
+        """Start disturbed launches again in the time that is left; what a repeat cannot measure is no fault."""
+        while launch := self._history.again(self._left(), self._startup_s):
+            self.outcome.repeated += 1
+            number = len(self._plan.launches) + self.outcome.repeated
+            self._observer.launch(launch, number, number)
+            cells, skipped = self.outcome.cells, self.outcome.skipped
+            self._once(launch, launch.groups, len(self._plan.launches))
+            self.outcome.cells, self.outcome.skipped = cells, skipped  # the same cases again
+
     def _remaining(self, launch: Launch) -> tuple[Group, ...]:
         if launch.purpose == "proof":
             return tuple(g for g in launch.groups if proof_key(g.cases[0]) not in self._evidence)
         groups = []
         for group in launch.groups:
             cases = tuple(
-                c for c in group.cases if (launch.repetition, launch.variant, _key(c)) not in self._done
+                c for c in group.cases if (launch.repetition, launch.variant, unplaced(c)) not in self._done
             )
             if cases:
-                groups.append(Group(cases))
+                groups.append(Group(cases, group.level))
         return tuple(groups)
 
     def _give_up(self, launch: Launch, reason: str) -> None:
@@ -151,6 +165,7 @@ class Runner:
     def _once(self, launch: Launch, groups: tuple[Group, ...], index: int) -> str | None:
         """Start once and watch until it ends; return None when it ended well, else what happened."""
         probe = dict(self._probe()) if launch.purpose == "measure" else None
+        started = time.monotonic()
         number, self._number = self._number, self._number + 1
         self.outcome.launches += 1
         status = self._folder / f"status{number}"
@@ -159,7 +174,7 @@ class Runner:
         flat = worker_plan(
             launch, groups, self._options, self._plan.sampling, number=number, output=self._output, status=status,
             probe=probe, evidence={k: v for k, v in self._evidence.items() if k in keys},
-            budget_s=self._share(launch, groups, index),
+            budget_s=self._share(launch, groups, index), known=self._history.known(launch),
         )  # fmt: skip
         plan_file.write_text(json.dumps(flat))
         command, env = self.command(launch, plan_file)
@@ -176,6 +191,7 @@ class Runner:
                 "launch": number,
                 "probe": after,
                 "status": problem[0] if problem else "ok",
+                "seconds": round(time.monotonic() - started, 3),
             }
         )
         self._read_lines(launch)
@@ -253,16 +269,12 @@ class Runner:
 
     def _take(self, line: Line, launch: Launch) -> None:
         kind = line["kind"]
+        self._history.take(line)
         if kind == "proof":
             self._evidence[line["key"]] = {**line["evidence"], "effective": line["effective"]}
         elif kind in ("cell", "failed", "skipped"):
-            self._done.add((launch.repetition, launch.variant, _key(Case.from_json(line["case"]))))
-            if kind == "cell":
-                self.outcome.cells += 1
-            elif kind == "failed":
-                self.outcome.failed.append(line)
-            else:
-                self.outcome.skipped += 1
+            self._done.add((launch.repetition, launch.variant, unplaced(Case.from_json(line["case"]))))
+            self.outcome.take(line)
 
     def _judge(self, problem: tuple[str, str], job: Job, launch: Launch, status: Path) -> str:
         """Turn a bad end into a failed cell, or into an error when no launch can work."""
@@ -283,8 +295,3 @@ class Runner:
 def _weight(ranks: int, cases: int) -> float:
     cores = len(os.sched_getaffinity(0))
     return cases * max(1.0, ranks / cores)
-
-
-def _key(case: Case) -> Case:
-    """Return the case without what only a launch knows (ranks per node), to find it again."""
-    return replace(case, cell=replace(case.cell, ranks_per_node=None))

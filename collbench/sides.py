@@ -13,6 +13,7 @@ from collbench.errors import UnansweredError, unknown_name
 from collbench.pairing import LaunchState, Sample, classify
 from collbench.ran import Shown, shown
 from collbench.records import algorithm_label
+from collbench.refinement import AGREE
 from collbench.results import CASE_COLUMNS, Run
 
 MIN_LAUNCHES = 6
@@ -37,6 +38,7 @@ class Side:
         confirm: the same from launches that re-measure suspects.
         ran: key of a cell → the algorithms that were shown to run.
         started: when its run began, ISO 8601 in UTC; empty = unknown.
+        agreed: keys of cells that some launch did not measure, since their neighbours agree.
     """
 
     label: str
@@ -47,6 +49,7 @@ class Side:
     confirm: Mapping[Key, Sequence[Sample]] = field(default_factory=dict)
     ran: Shown = field(default_factory=dict)
     started: str = ""
+    agreed: frozenset[Key] = frozenset()
 
 
 def key_names(*, ignore: Iterable[str] = (), by: str | None = None) -> tuple[str, ...]:
@@ -174,7 +177,7 @@ def _side(
     used = {n: x for n, x in run.launches.items() if n in set(rows["launch"])}
     return Side(label, rows, used, failures(run, names, label if paired and not inside else None),
                 _listed(samples), _listed(confirm), shown(run, rows, keys),
-                str(run.header.get("started") or ""))  # fmt: skip
+                str(run.header.get("started") or ""), agreed(run, names))  # fmt: skip
 
 
 def _listed(samples: Mapping[Key, Mapping[Any, Sample]]) -> dict[Key, list[Sample]]:
@@ -194,11 +197,20 @@ def failures(
         launch = run.launches.get(line.get("launch", -1), {})
         if variant is not None and launch.get("variant") != variant:
             continue
-        case = line["case"]
-        flat = {"dtype": "float32", "in_place": False, "memory": "host", "groups": 1, **case}
-        flat["params"] = json.dumps(case.get("params") or {}, sort_keys=True)
-        found.append((tuple(flat.get(name) for name in names), str(line.get("reason", "failed"))))
+        found.append((_line_key(line, names), str(line.get("reason", "failed"))))
     return found
+
+
+def agreed(run: Run, names: Sequence[str]) -> frozenset[Key]:
+    """Return the keys of cells that some launch did not measure, since their neighbours agree (``refinement``)."""
+    return frozenset(_line_key(line, names) for line in run.skipped if line.get("reason") == AGREE)
+
+
+def _line_key(line: Mapping[str, Any], names: Sequence[str]) -> Key:
+    case = line["case"]
+    flat = {"dtype": "float32", "in_place": False, "memory": "host", "groups": 1, **case}
+    flat["params"] = json.dumps(case.get("params") or {}, sort_keys=True)
+    return tuple(flat.get(name) for name in names)
 
 
 def cell_id(key: Key, names: Sequence[str], who: str | None = None) -> str:

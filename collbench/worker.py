@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from collbench import environment
-from collbench.backends.mpi import measure_group, prove_case
+from collbench import environment, schedule
+from collbench.backends.mpi import prove_case
 from collbench.backends.session import Session
 from collbench.errors import CollbenchError, UnansweredError
 from collbench.heartbeat import Status
@@ -181,7 +180,10 @@ def _work(session: Session, plan: Mapping[str, Any], topology: Topology, *, driv
             for case in group:
                 prove_case(session, case, monitoring=True)
     else:
-        _measure(session, groups, plan.get("budget_s"), plan.get("driver_pid") if driver_here else None)
+        schedule.measure(
+            session, groups, plan["levels"], budget_s=plan.get("budget_s"), known=plan["known"],
+            driver=plan.get("driver_pid") if driver_here else None,
+        )  # fmt: skip
 
 
 def _placed(case: Case, topology: Topology) -> Case:
@@ -200,50 +202,6 @@ def _evidence(flat: Mapping[str, Any]) -> Evidence:
     )
 
 
-def _measure(session: Session, groups: list[list[Case]], budget_s: float | None, driver: int | None) -> None:
-    """Measure the cells in order; the time left is spread over what is left, by number of cases."""
-    deadline = time.monotonic() + budget_s if budget_s else None
-    left = sum(len(g) for g in groups)
-    for group in groups:
-        share = _agreed_share(session, deadline, len(group), left, driver)
-        if share < 0:
-            return
-        if share == 0 and deadline is not None:
-            for case in group:
-                session.emit(
-                    {"kind": "skipped", "case": case.to_json(), "reason": "the time budget was spent"}
-                )
-        else:
-            measure_group(session, group, share)
-        left -= len(group)
-
-
-def _agreed_share(
-    session: Session, deadline: float | None, cases: int, left: int, driver: int | None
-) -> float:
-    """Return the seconds for this cell, decided by rank 0; 0 = the budget is spent, −1 = the driver is gone."""
-    share = np.zeros(1)
-    if session.first:
-        if driver is not None and not _alive(driver):
-            share[0] = -1
-        elif deadline is None:
-            share[0] = 1e9
-        else:
-            share[0] = max(0.0, deadline - time.monotonic()) * cases / left
-    session.control.Bcast(share, root=0)
-    return float(share[0])
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def _launch_line(
     MPI: Any,
     plan: Mapping[str, Any],
@@ -252,9 +210,11 @@ def _launch_line(
     hosts: list[str],
     crowded: bool,
 ) -> dict[str, Any]:
+    replaces = plan.get("replaces")
     return {
         "kind": "launch",
         "launch": plan["launch"],
+        **({} if replaces is None else {"replaces": replaces}),
         "repetition": plan["repetition"],
         "variant": plan.get("variant"),
         "purpose": plan["purpose"],

@@ -84,6 +84,11 @@ from collbench.units import format_duration
     metavar="N",
     help="Calls go through N pairs of buffers in turn (cache).",
 )
+@click.option(
+    "--refine/--no-refine",
+    default=None,
+    help="Leave out sizes whose neighbours agree (default: as the profile says, but measure all --sizes).",
+)
 @click.option("--rotate-root", is_flag=True, help="The root moves on by one rank with each call.")
 @click.option("--nccl-tests-dir", metavar="DIR", help="Folder of your all_reduce_perf and friends.")
 @click.option("--virtual-nodes", type=click.IntRange(min=1), help="Treat the ranks as this many nodes.")
@@ -278,27 +283,13 @@ def _execute(
 def _conclude(came: outcome.Outcome, path: Path, seconds: float, impossible: int, *, as_json: bool) -> int:
     failed = Counter((x["reason"], x["case"]["collective"], x["case"]["algorithm"]) for x in came.failed)
     if as_json:
-        click.echo(json.dumps({
-            "run": str(path), "cells": came.cells, "failed": [dict(x) for x in came.failed],
-            "skipped": came.skipped + impossible, "launches": came.launches, "seconds": round(seconds, 1),
-        }, ensure_ascii=False))  # fmt: skip
+        flat = {"run": str(path), **came.to_json(impossible), "seconds": round(seconds, 1)}
+        click.echo(json.dumps(flat, ensure_ascii=False))
     for (reason, name, algorithm), count in failed.most_common():
         click.echo(f"failed: {name} {algorithm}, {count} cells: {reason}", err=True)
-    words = f"{came.cells} cases measured"
-    if came.failed:
-        words += f", {len(came.failed)} failed"
-    if came.skipped:
-        words += f", {came.skipped} left out (budget spent)"
-    if impossible:
-        words += f", {impossible} not possible here"
-    click.echo(f"{words}, {came.launches} launches in {format_duration(seconds)}: {path}", err=as_json)
+    click.echo(f"{came.words(impossible)} in {format_duration(seconds)}: {path}", err=as_json)
     if not as_json:
         click.echo("next: collbench show, collbench recommend")
-    if not came.cells and not job_was_complete(came):
+    if came.is_empty:
         raise UnansweredError(f"nothing could be measured: see the failed lines in {path}")
     return 0 if came.cells or not came.failed else EXIT_UNANSWERED
-
-
-def job_was_complete(came: outcome.Outcome) -> bool:
-    """Say whether there was nothing left to do (a resumed run that had already ended)."""
-    return came.launches == 0

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from collbench.records import Case
+from collbench.refinement import AGREE
 from collbench.reports import doubts
 from collbench.reports.samples import Filter, Sample, Samples
 from collbench.results import Run
@@ -56,10 +57,41 @@ def grouped(lines: Iterable[Mapping[str, Any]], only: Filter) -> list[Group]:
 
 
 def skipped(run: Run) -> list[Mapping[str, Any]]:
-    """Return the skipped lines of cases that no launch measured, each case once (a resumed run says it again)."""
+    """Return the skipped lines of cases that no launch measured, each case once (a resumed run says it again).
+
+    Sizes whose neighbours agree are no loss and not among them.
+    """
+    return [line for line in _unmeasured(run) if line.get("reason") != AGREE]
+
+
+def agreed(run: Run, only: Filter) -> int:
+    """Return how many cells (sizes of one collective and rank count …) no launch measured, since neighbours agree."""
+    cases = [Case.from_json(line["case"]) for line in _unmeasured(run) if line.get("reason") == AGREE]
+    return len({case.cell for case in cases if only.wants(case)})
+
+
+def _unmeasured(run: Run) -> list[Mapping[str, Any]]:
     measured = {_identity(line) for line in run.cells}
     left = {_identity(line): line for line in run.skipped}
     return [line for case, line in left.items() if case not in measured]
+
+
+def _agreed(run: Run, only: Filter) -> list[str]:
+    count = agreed(run, only)
+    was = "was" if count == 1 else "were"
+    return [f"{counted(count, 'size')} {was} not measured: neighbours agree"] if count else []
+
+
+def _repeated(run: Run) -> list[str]:
+    """Say which times of disturbed launches are not shown, and which disturbed launches are."""
+    if not run.replaced:
+        return []
+    count = len({line["launch"] for line in run.replaced})
+    was = "was" if count == 1 else "were"
+    changed = f"{counted(count, 'launch')} ran while the machine's state changed and {was} measured again"
+    return [
+        f"repeated: {changed}; {counted(len(run.replaced), 'cell time')} of the more disturbed tries not used"
+    ]
 
 
 def _identity(line: Mapping[str, Any]) -> Case | int:
@@ -119,6 +151,8 @@ def notes(run: Run, found: Samples, only: Filter) -> list[str]:
         *_contradictions(found.contradicted),
         *_crowding(rows),
         *_groups("skipped", [group for group in left if "budget" not in group.reason]),
+        *_repeated(run),
+        *_agreed(run, only),
         *_evidence(found.usable),
     ]
     warnings = [warning for sample in rows for warning in sample.line.get("warnings") or ()]

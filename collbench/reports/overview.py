@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from collbench.reports.notes import Group, counted, grouped, skipped
+from collbench.reports.notes import Group, agreed, counted, grouped, skipped
 from collbench.reports.panels import Panel
 from collbench.reports.samples import Filter, Sample, Samples
 from collbench.results import Run
@@ -65,6 +65,8 @@ def to_json(
         "contradicted": [_contradicted(sample) for sample in found.contradicted],
         "failed": [_group(group) for group in grouped(run.failed, only)],
         "skipped": [_group(group) for group in grouped(skipped(run), only)],
+        "agreed": agreed(run, only),
+        "replaced": len(run.replaced),
         "notes": list(notes),
     }
 

@@ -26,6 +26,13 @@ class Tally:
         self.best = ""
         self._fastest: dict[Any, tuple[float, str, float | None]] = {}
 
+    def begin(self, launch: Launch) -> str:
+        """Return what the launch does in one word; a repeat's cases come on top of what was planned."""
+        if launch.replaces is not None:
+            self.total += len(launch.cases)
+            return "repeating"
+        return "proving" if launch.purpose == "proof" else "measuring"
+
     def take(self, line: Line) -> None:
         """Count one line of the run file."""
         kind = line["kind"]
@@ -84,7 +91,8 @@ class LiveProgress:
 
     def launch(self, launch: Launch, number: int, total: int) -> None:
         """Show which launch starts."""
-        word = "proving" if launch.purpose == "proof" else "measuring"
+        word = self._tally.begin(launch)
+        self._progress.update(self._task, total=self._tally.total)
         self._progress.update(
             self._task, description=f"launch {number}/{total}: {word} at {launch.ranks} ranks"
         )
@@ -126,7 +134,7 @@ class PlainProgress:
 
     def launch(self, launch: Launch, number: int, total: int) -> None:
         """Print which launch starts."""
-        word = "proving" if launch.purpose == "proof" else "measuring"
+        word = self._tally.begin(launch)
         variant = f" [{launch.variant}]" if launch.variant else ""
         self._say(
             f"launch {number}/{total}: {word} {len(launch.cases)} cases at {launch.ranks} ranks{variant}"
