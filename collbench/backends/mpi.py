@@ -81,9 +81,15 @@ def _evidence(session: Session, case: Case) -> Evidence:
     if key not in session.evidence:
         comm = session.switch.select(case)
         found = proof.prove(session.MPI, comm, case, session.library, monitoring=False)
-        session.evidence[key] = proof.served(case, found, session.switch.serving(case))
+        session.evidence[key] = _served(session, case, found)
         session.switch.select(case)
     return session.evidence[key]
+
+
+def _served(session: Session, case: Case, found: Evidence) -> Evidence:
+    """Return the evidence with the component that serves the case."""
+    several = session.several_clocks
+    return proof.served(case, found, session.switch.selected(case), several_nodes=several)
 
 
 def prove_case(session: Session, case: Case, *, monitoring: bool) -> None:
@@ -92,7 +98,7 @@ def prove_case(session: Session, case: Case, *, monitoring: bool) -> None:
     try:
         comm = session.switch.select(case)
         found = proof.prove(session.MPI, comm, case, session.library, monitoring=monitoring)
-        found = proof.served(case, found, session.switch.serving(case))
+        found = _served(session, case, found)
     except CollbenchError as error:
         found = Evidence("unknown", detail=str(error))
     session.emit(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from collbench.algorithms import algorithms
+from collbench.components import Selected
 from collbench.errors import UnansweredError
 from collbench.mpi import ordering, signatures
 from collbench.mpi.buffers import NUMPY_DTYPES
@@ -76,19 +77,39 @@ def _by_messages(MPI: Any, comm: Any, case: Case) -> Evidence:
     return _checked(case, signatures.judge(case.algorithm, names, "message_counts", detail))
 
 
-def served(case: Case, evidence: Evidence, logged: str | None) -> Evidence:
+def served(
+    case: Case, evidence: Evidence, selected: Selected | None, *, several_nodes: bool = False
+) -> Evidence:
     """Return the evidence with the component that serves the case, as far as the library shows it.
+
+    Traces are those of the components in the table: what another component did is not called by their names.
 
     Args:
         case: what was asked for.
         evidence: what ran.
-        logged: the component in the library's own selection log; None = it has none.
+        selected: what the library's own log says of the communicator; None = there is no log.
+        several_nodes: whether the ranks sit on more than one, where Open MPI puts other components before tuned.
     """
-    component = logged or _component(case, evidence)
-    if logged is None or case.algorithm == "default" or case.component in (None, logged):
+    if selected is None:
+        if (
+            case.provider == "openmpi"
+            and case.algorithm == "default"
+            and several_nodes
+            and evidence.effective
+        ):
+            detail = f"on several nodes another component than tuned may serve the default; {evidence.detail}"
+            return Evidence("unknown", evidence.by, None, (), detail)
+        return replace(evidence, component=_component(case, evidence))
+    component = selected.serving(case.cell.collective)
+    if case.algorithm != "default" and case.component and component not in (None, case.component):
+        detail = f"the library's log names {component}, {case.component} was asked for; {evidence.detail}"
+        return Evidence("contradicted", "selection_log", component, (), detail, component)
+    modelled = {row.component for row in algorithms(case.provider, case.cell.collective)}
+    if component in modelled or evidence.effective is None:
         return replace(evidence, component=component)
-    detail = f"the library's log names {logged}, {case.component} was asked for; {evidence.detail}"
-    return Evidence("contradicted", "selection_log", logged, (), detail, logged)
+    who = component or f"one of {', '.join(selected.components)}"
+    detail = f"served by {who}, whose traces are not modelled; {evidence.detail}"
+    return Evidence("unknown", evidence.by, None, (), detail, component)
 
 
 def _component(case: Case, evidence: Evidence) -> str | None:

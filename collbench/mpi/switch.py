@@ -69,13 +69,12 @@ class Switch:
             f"collbench has no algorithm table for {name}: only default and portable algorithms run on it"
         )
 
-    def serving(self, case: Case) -> str | None:
-        """Return the component that serves a case whose communicator was made; None where the library does not tell.
+    def selected(self, case: Case) -> components.Selected | None:
+        """Return what the library logged when it made the communicator of a case; None where it logs nothing.
 
         Open MPI tells it in the log of a launch with ``components.VARIABLE``.
         """
-        found = self._selected.get(None if self._untouched(case) else _key(case))
-        return found.serving(case.cell.collective) if found else None
+        return self._selected.get(None if self._untouched(case) else _key(case))
 
     def _untouched(self, case: Case) -> bool:
         return case.provider != self._library.name or (case.algorithm == "default" and case.component is None)

@@ -1,5 +1,7 @@
 """Open MPI's selection log: who serves what. The logs are excerpts of real ones (5.0.11 and 4.1.4), hosts renamed."""
 
+from dataclasses import replace
+
 import pytest
 
 from collbench import components
@@ -103,14 +105,15 @@ def test_no_log_no_claim():
 
 CASE = Case(Cell("allreduce", 4, 4, 1024, "float32", "sum"), "openmpi", "ring", "tuned")
 FOUND = Evidence("proven", "operator_trace", "ring", (), "operator calls")
+TUNED, HAN, HCOLL = (
+    components.Selected("x", ("basic", "tuned", *more)) for more in ((), ("han",), ("hcoll",))
+)
 
 
 def test_another_component_than_asked_for_contradicts():
     """A ring asked of tuned that han served is no ring of tuned, whatever its trace looks like."""
-    assert served(CASE, FOUND, "tuned") == Evidence(
-        "proven", "operator_trace", "ring", (), "operator calls", "tuned"
-    )
-    wrong = served(CASE, FOUND, "han")
+    assert served(CASE, FOUND, TUNED) == replace(FOUND, component="tuned")
+    wrong = served(CASE, FOUND, HAN)
     assert (wrong.status, wrong.by, wrong.effective, wrong.component) == (
         "contradicted", "selection_log", "han", "han",
     )  # fmt: skip
@@ -118,10 +121,27 @@ def test_another_component_than_asked_for_contradicts():
 
 
 def test_the_default_takes_whatever_serves_it():
-    """Nothing was asked for, so nothing is contradicted."""
+    """Nothing was asked for, so nothing is contradicted; what tuned did is called by tuned's names."""
     case = Case(CASE.cell, "openmpi", "default")
-    assert served(case, FOUND, "han").component == "han"
-    assert served(case, FOUND, "han").status == "proven"
+    assert served(case, FOUND, TUNED) == replace(FOUND, component="tuned")
+
+
+def test_what_another_component_did_is_not_called_by_tuneds_names():
+    """On two nodes han's allreduce traces like tuned's nonoverlapping; it is han's all the same, and hcoll's is unknown."""
+    case = Case(CASE.cell, "openmpi", "default")
+    for selected, component in ((HAN, "han"), (HCOLL, None)):
+        found = served(case, FOUND, selected)
+        assert (found.status, found.effective, found.component) == ("unknown", None, component)
+        assert "hcoll" in found.detail or component == "han"
+
+
+def test_without_a_log_the_default_on_several_nodes_is_not_called_by_tuneds_names():
+    """Inside a job nothing is logged, and on several nodes Open MPI prefers others to tuned; what is forced stays shown."""
+    case = Case(CASE.cell, "openmpi", "default")
+    found = served(case, FOUND, None, several_nodes=True)
+    assert (found.status, found.effective, found.component) == ("unknown", None, None)
+    assert served(case, FOUND, None) == FOUND
+    assert served(CASE, FOUND, None, several_nodes=True) == FOUND
 
 
 def test_mpich_has_no_log_but_its_algorithms_belong_to_a_component():
