@@ -61,6 +61,8 @@ def losses(table: Table, reference: pd.DataFrame) -> pd.Series:
         for cell, name in table.items()
         if cell in reference.index and name in reference.columns
     }
+    if not found:
+        return pd.Series(dtype=float)
     index = pd.MultiIndex.from_tuples(found, names=reference.index.names)
     return pd.Series(list(found.values()), index).dropna()
 
@@ -74,6 +76,9 @@ class Row:
     startups: list[float]
     launches: int
     losses: list[pd.Series]
+
+    def __post_init__(self) -> None:
+        self.losses = [x for x in self.losses if len(x)]
 
     def regret(self) -> float | None:
         """Return the mean regret over all tables; None where there is none."""
@@ -201,7 +206,8 @@ def print_scope(bench, scope: str, names: Sequence[str], reference: pd.DataFrame
     decided = [f["decide_s"] for n in (1, 3) for _, f in runs(bench, f"race-{scope}-{n}")]
     if decided:
         print(f"not in any wall time: deciding (collbench recommend {statistics.median(decided):.1f} s)")
-    if one and brute:
+    judged = bool(one and brute and one[0].losses and brute[1].losses)
+    if judged:
         runs_done = len(brute[0].walls)
         wall, mark = brute[1].walls[0], ""
         if runs_done < bench.options.repeats:
@@ -210,7 +216,7 @@ def print_scope(bench, scope: str, names: Sequence[str], reference: pd.DataFrame
         verdict(f"brute force / race, wall time{mark}", wall / unit, TARGETS[scope], "×", least=True)
         verdict(f"regret of the race, one launch, brute force's as target{mark}",
                 100 * one[0].regret(), 100 * brute[1].regret(), " %")  # fmt: skip
-    if three:
+    if three and three[0].losses:
         verdict("regret of the race, three launches", 100 * three[0].regret(), 100 * REGRET, " %")
 
 
