@@ -22,7 +22,7 @@ from collbench.profile import Profile
 from collbench.records import Case
 from collbench.request import RunOptions
 from collbench.results import Run
-from collbench.resume import options_of, profile_of
+from collbench.resume import options_of, profile_of, repair
 from collbench.runfile import RunWriter
 from collbench.sides import CONFIRM_FROM
 from collbench.units import format_duration
@@ -141,6 +141,8 @@ def _around() -> dict[str, Any]:
 def restore(run: Run, discover: Callable[[Variant], Installation] = variant.discover) -> dict[str, Any]:
     """Return the fields of the job that a run file holds, its environments checked to be what they were.
 
+    A torn last line of the file is ended, so that it can be appended to.
+
     Raises:
         UsageError: the file holds no environments, or this is not the machine, the surroundings or a library that they
             were measured with.
@@ -163,6 +165,7 @@ def restore(run: Run, discover: Callable[[Variant], Installation] = variant.disc
     installations = {v.name: discover(v) for v in variants}
     for recorded, one in zip(facts["environments"], variants, strict=True):
         _same(run.path, f"variant {one.name}", recorded, _described(one, installations[one.name]))
+    repair(run.path)
     proofs: Proofs = {}
     for line in run.proofs:
         home = proofs.setdefault(run.launches.get(line["launch"], {}).get("variant"), {})

@@ -49,7 +49,7 @@ def load(path: Path, budget_s: float | None = None) -> Job:
         raise UsageError(
             f"{path} does not say how it was made (imported?): only runs of 'collbench run' can go on"
         )
-    _repair(path)
+    repair(path)
     repetition: dict[int, tuple[int, str | None]] = {}
     done = set()
     evidence: dict[str, Mapping[str, Any]] = {}
@@ -72,7 +72,7 @@ def _is_done(line: Mapping[str, Any]) -> bool:
     return line["kind"] in ("cell", "failed") or (line["kind"] == "skipped" and line.get("reason") == AGREE)
 
 
-def _repair(path: Path) -> None:
+def repair(path: Path) -> None:
     """End a torn last line, so that what is appended starts on a line of its own."""
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):
