@@ -1,6 +1,11 @@
 """Several nodes, played by the ranks of one machine: clocks between them, and what rows say about it."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -85,3 +90,46 @@ def test_rooted_collectives_over_nodes_without_windows_are_upper_bounds(launch):
     doubts = [("upper_bound" in {w["kind"] for w in row["warnings"]}, "span_s" in row) for row in rows]
     assert doubts == [(True, False), (False, False), (False, True), (False, False)]
     assert not any("clock_error_s" in row for row in rows)
+
+
+APART_S = 100
+NAMESPACE = [
+    "unshare",
+    *([] if os.geteuid() == 0 else ["--map-root-user"]),
+    "--time",
+    "--monotonic",
+    str(APART_S),
+    "--fork",
+]
+"""Runs a program in a time namespace of its own: its CLOCK_MONOTONIC is that far ahead."""
+
+
+def test_windows_start_together_though_the_clocks_are_far_apart(launch, tmp_path):
+    """Two ranks whose clocks really differ by 100 s: the offset is found within its error, windows are met, spans short."""
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*NAMESPACE, "true"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("this machine gives no time namespace")
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(
+            PROGRAM
+            + """
+    here = measure("window", (0, 1))
+    everyone = world.gather((here.offset_ns, here.error_ns))
+    if world.rank == 0:
+        print(json.dumps([everyone, rows]))
+    """
+        )
+    )
+    ahead = ["-n", "1", *NAMESPACE, sys.executable, str(program), ":"]
+    done = launch(1, program, mpiexec_args=ahead)
+    assert done.returncode == 0, done.stderr
+    ranks, (row,) = json.loads(done.stdout)
+    assert ranks[0] == [0, 0]
+    offset_ns, error_ns = ranks[1]
+    assert abs(offset_ns + APART_S * 10**9) <= error_ns
+    assert 0 < error_ns < 10**9
+    assert row["late_share"] < 1
+    assert row["span_s"] < 1
