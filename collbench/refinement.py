@@ -68,8 +68,9 @@ def agrees(curve: Curve, nbytes: int, names: Iterable[Name], precision: float) -
     """Say whether the measured sizes next to ``nbytes`` leave nothing to be found there.
 
     They do where (1) the same case leads at both, or the two leaders cannot be told apart at either, and (2) the
-    leaders' log times are smooth: the slope between the two sizes lies within the slopes beside them. Beyond the ends
-    of a curve a constant time (left) and one in proportion to the size (right) are assumed.
+    leaders' log times are smooth: the slope between the two sizes lies within the slopes beside them, as it does on
+    every curve that bends from latency to bandwidth. Beyond the ends of a curve a constant time (left) and one in
+    proportion to the size (right) are assumed, so a jump next to an end may pass for that bend.
 
     Args:
         curve: measured so far.
