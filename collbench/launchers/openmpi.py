@@ -19,9 +19,11 @@ class OpenMpi(Launcher):
         argv = [self.mpiexec, "-n", str(spec.ranks)]
         if hosts:
             argv += ["--host", ",".join(f"{host}:{per_node}" for host in hosts)]
-        elif per_node:
-            # Named here, the mapping replaces the variable's, and with it the permission to share cores.
-            shared = ":OVERSUBSCRIBE" if self.oversubscribed(spec) and self._major > 4 else ""
+        crowded = self.oversubscribed(spec) and self._major > 4
+        if per_node and (not hosts or (crowded and len(hosts) > 1)):
+            # Named here, the mapping replaces the variable's, and with it the permission to share cores. By the
+            # variable alone, version 5 would put all ranks on the first of several hosts.
+            shared = ":OVERSUBSCRIBE" if crowded else ""
             argv += ["--map-by", f"ppr:{per_node}:node{shared}"]
         argv += self.extra_args
         for name, value in sorted(spec.env.items()):

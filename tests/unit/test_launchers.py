@@ -238,3 +238,12 @@ def test_an_unreadable_host_file_is_named(tmp_path):
     """The file and the reason are in the sentence."""
     with pytest.raises(UnansweredError, match="cannot read the batch system's host file"):
         allocation({"PBS_NODEFILE": str(tmp_path / "gone")}, 1)
+
+
+def test_hosts_with_more_ranks_than_slots_keep_their_ranks_each():
+    """Open MPI 5 with the permission to share cores alone puts all ranks on the first host; 4.1 fills by slots."""
+    spec = LaunchSpec(8, PROGRAM, {}, ("n1", "n2"), 4)
+    words = " ".join(_launcher("openmpi", slots=4).command(spec).argv)
+    assert "--host n1:4,n2:4 --map-by ppr:4:node:OVERSUBSCRIBE " in words
+    assert "--map-by" not in _launcher("openmpi", slots=8).command(spec).argv
+    assert "--map-by" not in _launcher("openmpi4", slots=4).command(spec).argv
