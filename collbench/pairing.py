@@ -14,9 +14,9 @@ STATE_SPAN = 2.0
 """No state spans more than this ratio (the known ones are 3.6 to 4.5 apart).
 
 Inside one state the probe scatters from 77 to 100 ns on one machine and from 26 to 70 on another, so a smaller limit
-for a launch, or a pair, throws good ones away: of 142 pairs of a machine against itself those whose probes lay 1.3 to
-2.2 apart scattered by 1.1 to 1.8 % in the middle cell (9 in 10 cells below 6 %), calm ones by 1.4 (5) %, those across
-a change of state by 2.1 (22) %.
+for a launch, or a pair, throws good ones away. Of 278 pairs of a machine against itself, ratios of the times: all four
+probes within 1.3: 1.3 % apart in the middle cell, 9 cells in 10 below 4.9 %; within 1.3 to 2.2: 1.1 to 1.5 %, below
+4.0 to 5.5 %; further apart (a change of state): 1.7 %, below 9.5 %.
 """
 REPAIR_REACH = 2
 """Repetitions that a launch may be away from the one it is paired with, where its own partner cannot be used."""
