@@ -1,12 +1,14 @@
 """Verdicts over run files: the stated answer for each kind of pair of runs."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from collbench import compare, method, results, sides
 from collbench.errors import UsageError
+from collbench.refinement import AGREE
 from collbench.verdict import FASTER, INCONCLUSIVE, MISSING, SAME, SLOWER, Rules
 
 CELLS = [("allreduce", 2, 8), ("allreduce", 2, 65536), ("bcast", 2, 1024)]
@@ -324,3 +326,29 @@ def test_variants_that_ran_another_algorithm_are_a_finding(make, write_run):
     assert (found.cells[2].base_ran, found.cells[2].new_ran) == ("binomial", "ring")
     assert found.cells[0].new_ran == "chain or ring"
     assert [x for x in found.remarks if " ran " in x] == ["bcast 2 ranks 1 KiB: A ran binomial, B ran ring"]
+
+
+def left_out(run, *lines_left, launch=0):
+    """Return the run without the lines of some cells, which are said to need no measuring."""
+    gone = [c for c in run.cells if (c["case"]["collective"], c["case"]["nbytes"]) in lines_left]
+    lines = [{"kind": "skipped", "launch": launch, "case": c["case"], "reason": AGREE} for c in gone]
+    return replace(run, cells=[c for c in run.cells if c not in gone], skipped=lines)
+
+
+@pytest.mark.parametrize("side", ["base", "new"])
+def test_sizes_whose_neighbours_agree_are_neither_missing_nor_added(make, side):
+    """One sentence counts them, the others are compared, and the exit status is theirs."""
+    whole, other = make("base"), make("new", seed=1)
+    fewer = left_out(whole if side == "base" else other, ("allreduce", 65536))
+    found = judged(fewer, other) if side == "base" else judged(whole, fewer)
+    assert words(found) == [SAME, SAME]
+    assert found.status == 0
+    assert any("1 cells were measured on one side only" in remark for remark in found.remarks)
+
+
+def test_other_cells_that_are_gone_stay_missing(make):
+    """What was neither measured nor left out for agreeing neighbours is a fault."""
+    new = left_out(make("new", seed=1), ("allreduce", 65536))
+    found = judged(make("base"), replace(new, skipped=[]))
+    assert words(found).count(MISSING) == 1
+    assert found.status == 3

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from collbench import plan, profile, request, words
+from collbench import plan, profile, refinement, request, words
 from collbench.errors import UsageError
 
 TEXT = """
@@ -132,3 +132,55 @@ def test_a_proof_stands_for_a_size_class_and_the_default_for_its_size():
     assert plan.proof_key(case) == plan.proof_key(larger)
     default = case.with_algorithm("default")
     assert plan.proof_key(default) != plan.proof_key(larger.with_algorithm("default"))
+
+
+def refined(text=TEXT, sizes="8:1M:x2", refine=True):
+    options = request.RunOptions(prove=False, seed=5, algorithms=("default", "ring"))
+    chosen = request.with_options(profile.parse(text.replace("8,16,1K", sizes), "t.toml", "t"), options)
+    chosen = replace(chosen, sampling=replace(chosen.sampling, refine=refine))
+    return plan.make_plan(chosen, options, library="openmpi", version=(5, 0, 11))
+
+
+def test_sizes_come_from_coarse_to_fine_where_they_are_refined():
+    """Each collective's sizes have levels of their own; within a level the order is the shuffled one."""
+    one, other = refined(), refined(refine=False)
+    for launch, plain in zip(one.launches, other.launches, strict=True):
+        levels = [g.level for g in launch.groups]
+        assert levels == sorted(levels)
+        assert set(levels) == {0, 1, 2}
+        coarse = [g.cases[0].cell.nbytes for g in launch.groups if not g.level]
+        assert coarse != sorted(coarse)
+        for level in set(levels):
+            mine = [g.cases for g in launch.groups if g.level == level]
+            assert mine == [g.cases for g in plain.groups if g.cases in mine]
+        for name in ("allreduce", "alltoall"):
+            own = {
+                g.cases[0].cell.nbytes: g.level for g in launch.groups if g.cases[0].cell.collective == name
+            }
+            assert own == refinement.levels(own)
+
+
+def test_without_refinement_every_size_is_measured_in_any_case():
+    """The plan is the same as ever, and every group of level 0."""
+    assert {g.level for x in refined(refine=False).launches for g in x.groups} == {0}
+    assert set(refined().launches[0].cases) == set(refined(refine=False).launches[0].cases)
+
+
+def test_nothing_is_left_out_where_no_launch_sees_all_cases():
+    """Open MPI 4.1 measures the default in a launch of its own: nobody sees it race."""
+    options = request.RunOptions(prove=False, refine=True)
+    chosen = request.with_options(profile.parse(TEXT.replace("8,16,1K", "8:1M"), "t.toml", "t"), options)
+    found = plan.make_plan(chosen, options, library="openmpi", version=(4, 1, 4))
+    assert len(found.launches) == 4
+    assert {g.level for x in found.launches for g in x.groups} == {0}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "asked", "expected"),
+    [(None, None, True), ((8, 64), None, False), ((8, 64), True, True), (None, False, False)],
+)
+def test_sizes_that_are_named_are_measured(sizes, asked, expected):
+    """A profile's refinement holds for the profile's sizes; --refine and --no-refine have the last word."""
+    loaded = profile.parse("[sampling]\nrefine = true\n" + TEXT, "t.toml", "t")
+    chosen = request.with_options(loaded, request.RunOptions(sizes=sizes, refine=asked))
+    assert chosen.sampling.refine is expected

@@ -43,6 +43,7 @@ def test_a_profile_becomes_records():
         (("budget", "bugdet"), 2, "bugdet", "did you mean 'budget'"),
         (("precision = 0.01", "rotate_buffers = 0"), 6, "rotate_buffers", "whole number"),
         (("precision = 0.01", "rotate_root = 1"), 6, "rotate_root", "true or false"),
+        (("precision = 0.01", "refine = 1"), 6, "refine", "true or false"),
     ],
 )
 def test_a_fault_names_file_line_and_key(change, line, key, words):

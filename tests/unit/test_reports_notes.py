@@ -2,7 +2,8 @@
 
 from collbench import results
 from collbench.reports import doubts
-from collbench.reports.notes import counted, grouped, notes
+from collbench.reports.notes import counted, grouped, notes, skipped
+from collbench.reports.overview import overview
 from collbench.reports.samples import Filter, samples
 
 ALL = Filter()
@@ -100,3 +101,20 @@ def test_counts_agree_with_their_noun():
         "2 cells",
         "2 launches",
     ]
+
+
+def test_sizes_whose_neighbours_agree_are_one_sentence(write_run, lines):
+    """Hundreds of such lines are no failure, nothing left out and no list; a size measured elsewhere is not counted."""
+    cases = [
+        lines.cell(0, "allreduce", 2, 8 << n, name, [1.0])["case"]
+        for n in range(9)
+        for name in ("default", "ring")
+    ]
+    left = [{"kind": "skipped", "launch": 0, "case": c, "reason": "its neighbours agree"} for c in cases]
+    path = write_run([lines.launch(0, 2), *left, lines.cell(0, "allreduce", 2, 8, "default", [1.0]),
+                      lines.cell(0, "allreduce", 2, 8, "ring", [2.0])], "agreed")  # fmt: skip
+    run = results.read(path)
+    said = notes(run, samples(run), Filter())
+    assert [line for line in said if "neighbours" in line] == ["8 sizes were not measured: neighbours agree"]
+    assert skipped(run) == []
+    assert not any("skipped" in line for line in overview(run, samples(run), Filter()))

@@ -1,0 +1,122 @@
+"""Disturbed launches and sizes that agree, with real ranks: what is started again, left out, and gone on with."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from collbench import installation, plan, profile, request, results, runner
+from collbench.cli.run import _create
+from collbench.refinement import AGREE, levels
+from collbench.reports.progress import PlainProgress
+from collbench.resume import Job, load
+
+pytestmark = pytest.mark.process
+
+PROFILE = """
+launches = 2
+[sampling]
+mode = "fixed"
+iterations = 20
+[[sweep]]
+collectives = "allreduce"
+ranks = 2
+sizes = "8,1K"
+algorithms = "default"
+"""
+
+
+class Console:
+    """Takes a progress display's lines."""
+
+    def __init__(self):
+        self.lines = []
+
+    def print(self, text, **_):
+        self.lines.append(text)
+
+
+@pytest.fixture(name="go")
+def _go(tmp_path, mpiexec):
+    """``go(probes, budget_s=None, job=None)`` runs two launches whose probes read these values, in turn."""
+
+    def go(probes, budget_s=None, job=None):
+        options = request.RunOptions(prove=False, seed=1)
+        job = job or Job(request.with_options(profile.parse(PROFILE, "t", "t"), options), options)
+        found = installation.discover(None)
+        whole = plan.make_plan(job.profile, job.options, library=found.library, version=found.version)
+        path = job.output or _create(job, tmp_path / "r.jsonl", whole)
+        values, console = iter(probes), Console()
+        work = runner.Runner(
+            whole, job.options, found, path, PlainProgress(4, console), budget_s=budget_s, done=job.done,
+            first_launch=job.first_launch, probe=lambda: {"pingpong_ns": next(values)},
+        )  # fmt: skip
+        came = work.run()
+        assert next(values, None) is None, "a probe was planned that nobody asked for"
+        return came, results.read(path), console.lines
+
+    return go
+
+
+def test_a_disturbed_launch_is_started_again_after_the_planned_ones(go):
+    """Its repeat holds the same cases, is counted apart, and its times count instead; nothing measured is lost."""
+    came, run, said = go([40.0, 200.0, 40.0, 41.0, 40.0, 42.0])
+    assert (came.cells, came.launches, came.repeated) == (4, 3, 1)
+    assert [line.get("replaces") for line in run.launches.values()] == [None, None, 0]
+    assert [line["repetition"] for line in run.launches.values()] == [0, 1, 0]
+    assert sorted({c["launch"] for c in run.cells}) == [1, 2]
+    assert {c["case"]["nbytes"] for c in run.replaced} == {8, 1024}
+    assert len(results.frame(run, replaced=True)) == 6
+    assert any("repeating 2 cases" in line for line in said)
+
+
+def test_a_repeat_that_is_disturbed_more_replaces_nothing(go):
+    """The less disturbed try counts, and one launch of a run of two is all that is repeated."""
+    came, run, _ = go([40.0, 100.0, 40.0, 41.0, 40.0, 400.0])
+    assert came.repeated == 1
+    assert sorted({c["launch"] for c in run.cells}) == [0, 1]
+    assert {c["launch"] for c in run.replaced} == {2}
+
+
+def test_there_is_no_repeat_without_the_time_for_it_and_resume_makes_it_good(go):
+    """A spent budget leaves the launch as it is; going on with the file starts it again, and nothing else."""
+    came, run, _ = go([40.0, 200.0, 40.0, 41.0], budget_s=0.1)
+    assert came.repeated == 0
+    assert run.replaced == []
+    again, run, _ = go([40.0, 41.0], job=load(run.path))
+    assert (again.cells, again.launches, again.repeated, again.is_empty) == (0, 1, 1, False)
+    assert sorted({c["launch"] for c in run.cells}) == [1, 2]
+
+
+def collbench(*words, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "collbench", *map(str, words)],
+        cwd=cwd, env={**os.environ, "PYTHONSAFEPATH": "1"}, capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+
+
+def test_sizes_between_agreeing_ones_are_left_out_and_stay_so(tmp_path, mpiexec):
+    """Coarse sizes are all measured; what is left out is no fault of the run, of show, or of going on."""
+    done = collbench("run", "--collectives", "bcast", "--ranks", 2, "--sizes", "8:1M", "--algorithms", "default",
+                     "--refine", "--no-prove", "--seed", 3, "-o", "r.jsonl", cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run = results.read(tmp_path / "r.jsonl")
+    sizes = levels(8 << n for n in range(18))
+    order = [
+        (c["kind"], c["case"]["nbytes"])
+        for c in map(json.loads, run.path.read_text().splitlines())
+        if "case" in c
+    ]
+    assert {size for size, level in sizes.items() if not level} <= {n for kind, n in order if kind == "cell"}
+    assert sorted(n for _, n in order) == sorted(sizes)
+    assert [sizes[n] for _, n in order] == sorted(sizes.values())
+    left = [line for line in run.skipped if line["reason"] == AGREE]
+    assert len(left) == len(run.skipped) == 18 - len(run.cells)
+    shown = collbench("show", "r.jsonl", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert ("not measured: neighbours agree" in shown.stdout) is bool(left)
+    again = collbench("run", "--resume", "r.jsonl", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert len(results.read(run.path).launches) - again.stdout.count("repeated") == 1
