@@ -104,19 +104,20 @@ def test_sizes_between_agreeing_ones_are_left_out_and_stay_so(tmp_path, mpiexec)
     assert done.returncode == 0, done.stderr
     run = results.read(tmp_path / "r.jsonl")
     sizes = levels(8 << n for n in range(18))
-    order = [
-        (c["kind"], c["case"]["nbytes"])
-        for c in map(json.loads, run.path.read_text().splitlines())
-        if "case" in c
-    ]
+    lines = [line for line in map(json.loads, run.path.read_text().splitlines()) if "case" in line]
+    # A busy machine may have had the launch repeated; the repeat measures what the first try measured.
+    order = [(line["kind"], line["case"]["nbytes"]) for line in lines if line["launch"] == 0]
     assert {size for size, level in sizes.items() if not level} <= {n for kind, n in order if kind == "cell"}
     assert sorted(n for _, n in order) == sorted(sizes)
     assert [sizes[n] for _, n in order] == sorted(sizes.values())
     left = [line for line in run.skipped if line["reason"] == AGREE]
     assert len(left) == len(run.skipped) == 18 - len(run.cells)
+    assert {line.get("replaces") for line in run.launches.values()} <= {None, 0}
     shown = collbench("show", "r.jsonl", cwd=tmp_path)
     assert shown.returncode == 0
     assert ("not measured: neighbours agree" in shown.stdout) is bool(left)
     again = collbench("run", "--resume", "r.jsonl", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert len(results.read(run.path).launches) - again.stdout.count("repeated") == 1
+    after = results.read(run.path)
+    assert [line for number, line in after.launches.items() if number and "replaces" not in line] == []
+    assert len(after.cells) == len(run.cells)
