@@ -122,6 +122,7 @@ def _described(one: Variant, found: Installation) -> dict[str, Any]:
         "name": one.name, "env": dict(one.env), "mpi": one.mpi, "setup": one.setup,
         "library": found.library, "version": found.version_string, "libmpi": found.libmpi,
         "table": str(one.table) if one.table else None, "table_sha256": _sum(one.table),
+        "after_setup": _settings(variant.environment_after(one.setup)) if one.setup else None,
     }  # fmt: skip
 
 
@@ -134,8 +135,11 @@ def _sum(path: Path | None) -> str | None:
 
 def _around() -> dict[str, Any]:
     """Return what of the surroundings all variants share and a later start could miss."""
-    found = {k: v for k, v in environment.variables(os.environ).items() if k not in _OF_A_JOB}
-    return {"host": socket.gethostname(), "variables": found}
+    return {"host": socket.gethostname(), "variables": _settings(os.environ)}
+
+
+def _settings(environ: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in environment.variables(environ).items() if k not in _OF_A_JOB}
 
 
 def restore(run: Run, discover: Callable[[Variant], Installation] = variant.discover) -> dict[str, Any]:
@@ -218,7 +222,7 @@ def stage(job: Job, first: int = 0, cells: Cells | None = None) -> None:
     while lacking > 0:
         if done >= job.pairs and done:
             job.say(
-                f"{lacking} pairs were disturbed, met two machine states or are not complete: measuring as many more"
+                f"pairs that were disturbed, met two machine states or are not complete: {lacking}; measuring as many more"
             )
         _measure(job, job.plan(lacking, first + done, cells), clock)
         if clock.spent:
@@ -248,10 +252,10 @@ def _state(job: Job, first: int) -> tuple[int, int]:
 
 def _say_spent(job: Job, done: int, first: int) -> None:
     assert job.profile.budget_s is not None
-    what = "measuring suspects again" if first >= CONFIRM_FROM else "this stage"
+    what = "measuring suspects again" if first >= CONFIRM_FROM else "screening"
     job.say(
-        f"the budget of {format_duration(job.profile.budget_s)} leaves no time for more than {done} pairs in {what} "
-        f"({job.pairs} were asked for): give more with --budget, or fewer cells"
+        f"the budget of {format_duration(job.profile.budget_s)} leaves no time for another pair; measured now in {what}: "
+        f"{done}, asked for: {job.pairs} (give more with --budget, or fewer cells)"
     )
 
 

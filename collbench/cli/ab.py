@@ -41,7 +41,12 @@ KEPT_ON_RESUME = frozenset(
 @click.command()
 @click.argument("profile_name", metavar="[PROFILE]", default="ci")
 @click.option("--a-env", multiple=True, metavar="K=V", help="A variable of environment A; repeatable.")
-@click.option("--b-env", multiple=True, metavar="K=V", help="A variable of environment B; repeatable.")
+@click.option(
+    "--b-env",
+    multiple=True,
+    metavar="K=V",
+    help="A variable of environment B, also a control variable (OMPI_MCA_…, MPIR_CVAR_…); repeatable.",
+)
 @click.option(
     "--b-mpi", metavar="PATH", help="B is another MPI: an mpiexec, a prefix, a virtual environment."
 )
@@ -144,7 +149,10 @@ def make_variants(given: dict[str, Any], *, self_test: bool) -> list[Variant]:
     a_env = variant.parse_env(given["a_env"])
     if self_test:
         return [Variant("A", a_env), Variant("A2", a_env)]
-    b = Variant("B", variant.parse_env(given["b_env"]), given["b_mpi"], given["b_setup"], given["b_table"])
+    mpi, table = given["b_mpi"], given["b_table"]
+    if mpi and Path(mpi).exists():
+        mpi = str(Path(mpi).absolute())  # --resume may be called from another folder
+    b = Variant("B", variant.parse_env(given["b_env"]), mpi, given["b_setup"], table and table.absolute())
     return [Variant("A", a_env), b]
 
 

@@ -135,7 +135,7 @@ def test_self_test_within_a_budget(tmp_path):
     assert done.returncode in (1, 3), done.stderr
     assert "self-test:" in done.stdout
     assert done.stdout.splitlines()[-1].endswith(f"[exit {done.returncode}]")
-    assert "leaves no time for more than 1 pairs" in done.stderr
+    assert "the budget of 1 s leaves no time for another pair; measured now in screening: 1" in done.stderr
     (path,) = (tmp_path / "results").glob("ab-*.jsonl")
     run = results.read(path)
     assert run.header["ab"]["self_test"] is True

@@ -9,6 +9,7 @@ import pytest
 from collbench import variant
 from collbench.cli.ab import make_variants
 from collbench.errors import UnansweredError, UsageError
+from collbench.records import Evidence
 from collbench.reports import github, junit
 from collbench.results import CASE_COLUMNS
 from collbench.sides import cell_id
@@ -263,6 +264,23 @@ def test_variants_of_two_libraries_are_compared(cli, write_run, lines):
     found = json.loads(cli("compare", path, "--by", "variant", "--json").stdout)
     assert [(c["verdict"], c["paired"], c["launches"]) for c in found["cells"]] == [("faster", True, 8)]
     assert {"field": "library.name", "base": "openmpi", "new": "mpich"} in found["differences"]
+
+
+def test_variants_that_ran_another_algorithm_than_asked_are_refused_unless_told(cli, write_run, lines):
+    """Asked for a ring, B ran something else: exit 2 with both; --allow-mixed effective compares and says it."""
+    out = []
+    for number in range(16):
+        variant, ran, status = (("A", "ring", "proven"), ("B", "linear", "contradicted"))[number % 2]
+        out.append(lines.launch(number, 2, variant=variant, repetition=number // 2))
+        evidence = Evidence(status, "operator_trace", ran)
+        out.append(lines.cell(number, "bcast", 2, 8, "ring", [10.0 + number / 1000], evidence=evidence))
+    path = write_run(out, "ab", ab={"pairs": 8, "variants": ["A", "B"]})
+    shown = cli("compare", path, "--by", "variant")
+    assert shown == 2
+    assert "asked to run ring but linear ran" in shown.stderr
+    shown = cli("compare", path, "--by", "variant", "--allow-mixed", "effective")
+    assert shown == 0
+    assert "note: bcast 2 ranks 8 B as ring: A ran ring, B ran linear" in shown.stdout
 
 
 def test_cell_names_say_what_is_unusual():
