@@ -108,10 +108,14 @@ def make_plan(
     for repetition in range(profile.launches):
         for ranks in sorted({g[0].cell.ranks for g in groups}):
             here = [g for g in groups if g[0].cell.ranks == ranks]
+            made = _measuring_launches(here, ranks, repetition, library, version, options, shuffle)
+            if profile.sampling.refine:
+                made = _refined(made)
+                kept = {case.cell for launch in made for case in launch.cases}
+                here = [g for g in here if g[0].cell in kept]
             if options.prove and repetition == 0:
                 launches.extend(_proof_launches(here, ranks, library, version, options))
-            made = _measuring_launches(here, ranks, repetition, library, version, options, shuffle)
-            launches.extend(_refined(made) if profile.sampling.refine else made)
+            launches.extend(made)
     return Plan(tuple(launches), tuple(skipped.items()), profile.sampling)
 
 
@@ -214,7 +218,8 @@ def _measuring_launches(
 def _refined(launches: list[Launch]) -> list[Launch]:
     """Order cells from coarse to fine sizes (the shuffled order holds within a level); finer ones may be left out.
 
-    Where the cases of a cell need several launches, none sees them all race: then every size is measured.
+    Where the cases of a cell need several launches, none sees them all race, so nothing can be decided there: then the
+    two coarsest levels (every second size) are measured, and no other.
     """
     found = []
     for launch in launches:
@@ -229,7 +234,7 @@ def _refined(launches: list[Launch]) -> list[Launch]:
         ]
         groups.sort(key=lambda g: g.level)
         if len(launches) > 1:
-            groups = [Group(g.cases) for g in groups]
+            groups = [Group(g.cases) for g in groups if g.level < 2]
         found.append(replace(launch, groups=tuple(groups)))
     return found
 

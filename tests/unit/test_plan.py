@@ -166,13 +166,23 @@ def test_without_refinement_every_size_is_measured_in_any_case():
     assert set(refined().launches[0].cases) == set(refined(refine=False).launches[0].cases)
 
 
-def test_nothing_is_left_out_where_no_launch_sees_all_cases():
-    """Open MPI 4.1 measures the default in a launch of its own: nobody sees it race."""
+def test_every_second_size_is_measured_where_no_launch_sees_all_cases():
+    """Open MPI 4.1 measures the default in a launch of its own: nobody sees it race, so nobody decides."""
     options = request.RunOptions(prove=False, refine=True)
     chosen = request.with_options(profile.parse(TEXT.replace("8,16,1K", "8:1M"), "t.toml", "t"), options)
     found = plan.make_plan(chosen, options, library="openmpi", version=(4, 1, 4))
     assert len(found.launches) == 4
     assert {g.level for x in found.launches for g in x.groups} == {0}
+    sizes = sorted(
+        {c.cell.nbytes for x in found.launches for c in x.cases if c.cell.collective == "allreduce"}
+    )
+    assert sizes == [*(8 << n for n in range(0, 18, 2)), 1 << 20]
+    proven = plan.make_plan(
+        chosen, replace(options, prove=True), library="openmpi", version=(4, 1, 4)
+    ).launches
+    assert {c.cell.nbytes for x in proven if x.purpose == "proof" for c in x.cases} <= {
+        c.cell.nbytes for x in found.launches for c in x.cases
+    }
 
 
 @pytest.mark.parametrize(
