@@ -132,11 +132,12 @@ def put(path: Path, why: str, *, replace: bool) -> Entry:
     key = hardware(run)
     known = entries()
     others = [e for e in known if dict(e.hardware) != key]
-    if len(others) < len(known) and not replace:
+    own = next((e for e in known if dict(e.hardware) == key), None)
+    if own and not replace:
         raise UsageError(
-            f"there is a baseline for this hardware: {known[-1].path}; change it with 'baseline update'"
+            f"there is a baseline for this hardware: {own.path}; change it with 'baseline update'"
         )
-    if len(others) == len(known) and replace:
+    if own is None and replace:
         raise UsageError("there is no baseline for this hardware to update: use 'baseline set'")
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     entry = Entry(path, _sum(path), key, _user(), when, why)

@@ -44,7 +44,7 @@ def compare(
         if (verdict := _judge(key, base, new, names, rules, failed.get(key), who)) is not None
     ]
     cells = _confirmed(cells, list(keys), base, new, names, rules)
-    remarks = _remarks(cells)
+    remarks = _remarks(cells, environments=who is None)
     left_out = sum(_left_out(key, base, new) for key in keys)
     if left_out:
         remarks.append(
@@ -198,13 +198,15 @@ def _final(cell: Verdict, fresh: Verdict | None, adjusted: float | None, rules: 
     return fresh
 
 
-def _remarks(cells: Collection[Verdict]) -> list[str]:
+def _remarks(cells: Collection[Verdict], *, environments: bool) -> list[str]:
     measured = [c for c in cells if c.verdict in (SLOWER, FASTER, SAME, INCONCLUSIVE)]
     found = []
     if any(c.verdict in (SLOWER, FASTER) and not c.confirmed for c in measured):
-        how = "" if all(c.paired for c in measured) else ": the sides were not measured interleaved"
+        paired = all(c.paired for c in measured)
+        how = "" if paired else ": the sides were not measured interleaved"
+        words = "ab --resume RUN --confirm" if paired and environments else "ab --confirm"
         found.append(
-            f"changes are unconfirmed{how}; 'collbench ab --confirm' measures suspects again on fresh launches"
+            f"changes are unconfirmed{how}; 'collbench {words}' measures suspects again on fresh launches"
         )
     unknown = sum(c.state == "unknown" for c in measured)
     if unknown:

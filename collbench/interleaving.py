@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from collbench import ab, environment, launchers, launching, ran, results, variant
+from collbench import ab, environment, launchers, launching, memory, ran, results, variant
 from collbench.ab import AbRunner, Clock, Proofs
 from collbench.errors import InterruptedRunError, UsageError
 from collbench.installation import Installation
@@ -102,6 +102,7 @@ def create(job: Job, tool: str, argv: Sequence[str], **facts: Any) -> None:
 
     Raises:
         UsageError: the file exists.
+        UnansweredError: the largest cell does not fit into memory.
     """
     line = launching.run_line(asdict(job.profile), job.options, tool, argv)
     line["ab"] = {
@@ -110,10 +111,11 @@ def create(job: Job, tool: str, argv: Sequence[str], **facts: Any) -> None:
         "environments": [_described(v, job.installations[v.name]) for v in job.variants],
         "around": _around(),
     }  # fmt: skip
-    skipped = job.plan(1, 0, None).skipped
+    once = job.plan(1, 0, None)
+    memory.check([c for x in once.launches for c in x.cases], job.options.ranks_per_node, once.sampling)
     with RunWriter(job.path, create=True) as writer:
         writer.write(environment.redact(line, {}) if job.options.redact else line)
-        for case, reason in skipped:
+        for case, reason in once.skipped:
             writer.write({"kind": "skipped", "case": case.to_json(), "reason": reason})
 
 

@@ -44,6 +44,13 @@ def test_a_second_one_for_the_same_hardware_is_an_update(cli, make):
     assert [e.path.name for e in baseline.entries()] == ["b.jsonl"]
 
 
+def test_the_baseline_that_stands_in_the_way_is_named(cli, make):
+    """Of several, the one of this hardware."""
+    cli("baseline", "set", make("mine", **HERE))
+    cli("baseline", "set", make("theirs", **THERE))
+    assert "mine.jsonl" in cli("baseline", "set", make("b", **HERE)).stderr
+
+
 def test_update_needs_one_to_update(make):
     """There is nothing to update yet."""
     with pytest.raises(UsageError, match="baseline set"):
