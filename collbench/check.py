@@ -126,6 +126,7 @@ def check(run: Run, expectations: Sequence[Expectation]) -> list[Finding]:
     """Return a finding per expectation and matching cell; what was not measured never passes."""
     cells = _cells(run)
     failed = {sides.cell_id(key, CASE_COLUMNS): reason for key, reason in sides.failures(run)}
+    agreed = [sides.cell_id(key, CASE_COLUMNS) for key in sides.agreed(run, CASE_COLUMNS)]
     found: list[Finding] = []
     for expectation in expectations:
         names = [
@@ -134,9 +135,10 @@ def check(run: Run, expectations: Sequence[Expectation]) -> list[Finding]:
             if sides.matches(n, [expectation.cells])
         ]
         if not names:
-            found.append(
-                Finding(expectation.cells, expectation, UNMEASURED, None, "no cell of this name was measured")
-            )
+            why = "no cell of this name was measured"
+            if any(sides.matches(name, [expectation.cells]) for name in agreed):
+                why = "left out as its neighbours agree: measure with 'collbench run --no-refine'"
+            found.append(Finding(expectation.cells, expectation, UNMEASURED, None, why))
         for name in names:
             if name in failed:
                 found.append(Finding(name, expectation, UNMEASURED, None, f"failed: {failed[name]}"))

@@ -62,6 +62,16 @@ def test_what_was_not_measured_never_passes(run, expect):
     assert check.status(found) == 1
 
 
+def test_a_size_left_out_for_agreeing_neighbours_says_how_to_measure_it(write_run, lines, expect):
+    """It has no answer either, but the next step is another one."""
+    case = lines.cell(0, "allreduce", 4, 64, "default", [2.0])["case"]
+    left = {"kind": "skipped", "launch": 0, "case": case, "reason": "its neighbours agree"}
+    run = results.read(write_run([lines.launch(0, 4), left], "left"))
+    findings = check.check(run, expect(row("allreduce/4/64/default", "max_time_us = 3")))
+    assert check.status(findings) == 3
+    assert "--no-refine" in findings[0].reason
+
+
 def test_a_failed_cell_is_not_measured(run, expect, write_run, lines):
     """A failed cell has no number and cannot pass."""
     case = run.cells[0]["case"]
