@@ -12,6 +12,7 @@ from collbench.outcome import Line, Outcome
 from collbench.plan import Group, Launch, Plan, proof_key
 from collbench.profile import Profile
 from collbench.records import Case
+from collbench.refinement import UNDECIDED
 from collbench.request import RunOptions
 from collbench.runner import Runner
 from collbench.variant import Variant, with_setup
@@ -115,7 +116,9 @@ def _one(
 
 
 def _kept(launch: Launch, variant: Variant, first: int, keep: Callable[[Case], bool]) -> Launch:
-    groups = tuple(Group(cases) for g in launch.groups if (cases := tuple(c for c in g.cases if keep(c))))
+    # Both sides measure the same sizes, whatever either would find.
+    both = [g for g in launch.groups if g.level < UNDECIDED]
+    groups = tuple(Group(cases) for g in both if (cases := tuple(c for c in g.cases if keep(c))))
     return replace(
         launch, repetition=launch.repetition + first, variant=variant.name, groups=groups,
         settings={**launch.settings, **variant.env},

@@ -234,7 +234,7 @@ def _refined(launches: list[Launch]) -> list[Launch]:
         ]
         groups.sort(key=lambda g: g.level)
         if len(launches) > 1:
-            groups = [Group(g.cases) for g in groups if g.level < 2]
+            groups = [Group(g.cases) for g in groups if g.level < refinement.UNDECIDED]
         found.append(replace(launch, groups=tuple(groups)))
     return found
 

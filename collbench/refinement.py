@@ -19,6 +19,8 @@ AGREE = "its neighbours agree"
 """Reason of the ``skipped`` lines of sizes that need no measuring."""
 COARSE = 4
 """Level 0 holds every size of this step, and the last."""
+UNDECIDED = 2
+"""Where no launch can decide, sizes of levels below this are measured (every second one), and no others."""
 TOLERANCE = 0.05
 """How far, as a natural log, a line drawn on from one side may lie above the chord. A jump by the factor f lifts it by
 ln f / 2: from 11 % on a jump is seen. On real curves (Open MPI, 2 to 8 ranks, 18 sizes) this measured as many cases as
