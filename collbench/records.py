@@ -13,6 +13,8 @@ ITEMSIZE: dict[str, int] = {
 """Bytes of one element of each dtype."""
 
 RANK_REDUCTION = "max"
+NO_ROTATION = "none"
+"""What a table's ``rotation`` says where buffers and root are the same in every call (a row then says nothing)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from collbench.errors import UnansweredError, UsageError
+from collbench.records import NO_ROTATION
 from collbench.repeats import outdone
 from collbench.runfile import CHUNK, parse_lines
 
@@ -27,9 +28,6 @@ CASE_COLUMNS = (
 )  # fmt: skip
 CELL_COLUMNS = CASE_COLUMNS[:9]
 """The columns that make a cell; ``CASE_COLUMNS`` adds who runs in it. ``params`` is canonical JSON text."""
-
-NO_ROTATION = "none"
-"""What ``rotation`` holds where buffers and root are the same in every call."""
 
 METHOD_COLUMNS = ("rank_reduction", "sync", "rotation", "thread_level", "timer")
 

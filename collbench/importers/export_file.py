@@ -13,7 +13,7 @@ from collbench.importers import Importer
 from collbench.importers.hints import MAX_RANKS
 from collbench.importers.model import MAX_TIME_S, Imported, Options, Row, Table
 from collbench.importers.source import MAX_LINE, Source
-from collbench.records import ITEMSIZE, Evidence
+from collbench.records import ITEMSIZE, NO_ROTATION, Evidence
 
 _NEEDED = ("collective", "ranks", "nbytes", "provider", "algorithm", "time_s")
 _MAGIC = b"PAR1"
@@ -148,8 +148,13 @@ def _row(found: Mapping[str, Any]) -> Row:
         iterations=_whole(found, "iterations") or None,
         percentiles_s={str(k): float(v) for k, v in _structured(found, "percentiles_s", dict).items()},
         warnings=tuple(w for w in _structured(found, "warnings", list) if isinstance(w, dict)),
-        extra={"blocks_s": blocks} if blocks else {},
+        extra={**({"blocks_s": blocks} if blocks else {}), **_rotation(found)},
     )
+
+
+def _rotation(found: Mapping[str, Any]) -> dict[str, str]:
+    rotation = str(found.get("rotation", NO_ROTATION))
+    return {} if rotation == NO_ROTATION else {"rotation": rotation}
 
 
 def _table(found: Mapping[str, Any], ranks: int, file: str, line: int) -> Table:

@@ -33,6 +33,18 @@ def test_csv_comes_back_through_import(cli, example, tmp_path):
     assert sent[kept].to_dict("records") == got[kept].to_dict("records")
 
 
+def test_what_went_round_comes_back_through_import(cli, write_run, lines, tmp_path):
+    """Rows with rotating buffers stay apart from fixed ones."""
+    around = {**lines.cell(0, "bcast", 2, 8, "chain", [1.0]), "rotation": "3 buffers, root"}
+    run = write_run(
+        [lines.launch(0, 2), around, lines.cell(0, "bcast", 2, 16, "chain", [1.0])], name="around"
+    )
+    assert cli("export", run, "-o", tmp_path / "cells.csv") == 0
+    assert cli("import", tmp_path / "cells.csv", "-o", tmp_path / "back.jsonl") == 0
+    got = results.frame(results.read(tmp_path / "back.jsonl"))
+    assert dict(zip(got["nbytes"], got["rotation"], strict=True)) == {8: "3 buffers, root", 16: "none"}
+
+
 def test_parquet_comes_back_through_import(cli, example, tmp_path):
     """The same through Parquet, where pyarrow is there."""
     pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
