@@ -173,14 +173,20 @@ def _word(ratio: Ratio, equivalence: Ratio, rules: Rules, *, paired: bool, singl
 def _confirmed(
     cells: Sequence[Verdict], keys: Sequence[Key], base: Side, new: Side, names: Sequence[str], rules: Rules
 ) -> list[Verdict]:
-    """Judge suspects again by fresh launches alone, corrected over the suspects (Benjamini–Hochberg)."""
+    """Judge suspects again by fresh launches alone, corrected over the suspects (Benjamini–Hochberg).
+
+    A suspect with too few fresh launches for any answer keeps its first one: time that ran out clears nobody.
+    """
     by_facts = {tuple(dict(zip(names, key, strict=True)).items()): key for key in keys}
     fresh: dict[int, Verdict] = {}
     for index, cell in enumerate(cells):
         key = by_facts[tuple(cell.key.items())]
         there, here = base.confirm.get(key), new.confirm.get(key)
         if cell.verdict in (SLOWER, FASTER, INCONCLUSIVE) and there and here:
-            fresh[index] = judge(cell.cell, cell.key, match(there, here), rules)
+            again = judge(cell.cell, cell.key, match(there, here), rules)
+            least = power.least_count(rules.alpha, paired=again.paired)
+            if again.ratio is not None and again.ratio.count >= least:
+                fresh[index] = again
     changed = [i for i, v in fresh.items() if v.ratio is not None and v.ratio.p is not None]
     adjusted = dict(zip(changed, benjamini_hochberg([fresh[i].ratio.p for i in changed]), strict=True))  # type: ignore[union-attr, misc]  # filtered above
     return [_final(cell, fresh.get(i), adjusted.get(i), rules) for i, cell in enumerate(cells)]

@@ -1,6 +1,7 @@
 """How far the verdicts of ``collbench ab`` and ``compare`` can be trusted on this machine.
 
 Run it:  python tests/bench/compare_quality.py FOLDER [--runs 20] [--slow-runs 3] [--pairs 10] [--profile ci]
+    [--budget 10m]
 Every measurement is a run file in FOLDER; a second start goes on where the first ended. Printed apart:
 
 * A/A: false alarms and inconclusive cells, interleaved and confirmed, and sequential (first half of the launches
@@ -86,6 +87,8 @@ def measure(path: Path, words: Sequence[str], options: argparse.Namespace) -> Pa
         part.unlink(missing_ok=True)
         command = [sys.executable, "-m", "collbench", "ab", options.profile, "--pairs", str(options.pairs), "--confirm",
                    "--quiet", "--json", "-o", str(part), *words]  # fmt: skip
+        if options.budget:
+            command += ["--budget", options.budget]
         env = {**os.environ, "PYTHONSAFEPATH": "1"}
         done = subprocess.run(
             command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
@@ -171,6 +174,7 @@ def main() -> None:
     parser.add_argument("--slow-runs", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--profile", default="ci")
+    parser.add_argument("--budget", help="time for each measurement (default: the profile's)")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     same = [

@@ -293,6 +293,14 @@ def test_suspects_are_judged_by_fresh_launches_alone(make, again, verdict, confi
     assert found.status == (1 if verdict == SLOWER else 0)
 
 
+def test_a_suspect_is_not_cleared_by_time_that_ran_out(make):
+    """Three fresh pairs cannot answer: what was slower stays slower, unconfirmed, exit 1."""
+    slow = {0: lambda n: 1.12 if variants(n)[0] == "B" else 1.0}
+    run = make("ab", 26, slow=slow, variant=confirming, header={"ab": {"variants": ["A", "B"]}})
+    found = interleaved(run)
+    assert (found.cells[0].verdict, found.cells[0].confirmed, found.status) == (SLOWER, False, 1)
+
+
 def test_algorithms_of_one_run_are_compared_within_launches(make, lines, write_run):
     """--by algorithm: ring against the default, paired by launch; a slower algorithm is an answer, exit 0."""
     rows = [json.loads(x) for x in make("a").path.read_text().splitlines()[1:]]
