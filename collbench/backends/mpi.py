@@ -28,8 +28,6 @@ def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> No
     """
     started = time.monotonic()
     session.refresh_clock()
-    if session.throttling:
-        session.throttling.events()
     ready = [r for r in (_prepare(session, case) for case in cases) if r is not None]
     if not ready:
         return
@@ -44,6 +42,7 @@ def measure_group(session: Session, cases: Sequence[Case], share_s: float) -> No
         if session.first and race.end_round(out_of_time=late):
             for series in race.series:
                 series.alive = False
+    # Since the last cell's look: nothing but this cell was done in between.
     throttled = session.throttling.events() if session.throttling else 0
     if session.first:
         for entry, series in zip(ready, race.series, strict=True):
