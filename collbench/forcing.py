@@ -4,6 +4,7 @@ Open MPI 5 and MPICH (its device layer included) switch inside the process; what
 here. ``default`` never needs anything: it is the user's untouched stack.
 """
 
+import os
 from collections.abc import Mapping
 
 from collbench import algorithms, components
@@ -14,6 +15,7 @@ Settings = tuple[tuple[str, str], ...]
 
 DYNAMIC_RULES = "OMPI_MCA_coll_tuned_use_dynamic_rules"
 MONITORING = "OMPI_MCA_pml_monitoring_enable"
+LAYERS = "OMPI_MCA_pml"
 
 
 def settings(case: Case, library: str, version: Version | None) -> Settings:
@@ -65,15 +67,21 @@ def common_settings(library: str, version: Version | None, virtual_nodes: int | 
     return {}
 
 
-def proof_settings(library: str, version: Version | None) -> dict[str, str] | None:
+def proof_settings(
+    library: str, version: Version | None, environ: Mapping[str, str] = os.environ
+) -> dict[str, str] | None:
     """Return the environment of the untimed proof launch; None = proofs run inside the measuring launch.
 
     Open MPI counts messages per destination only with its monitoring layer, which would slow the timed calls, and names
-    the component that serves a communicator only in its log.
+    the component that serves a communicator only in its log. Where the user names the layers below (``pml``), the
+    monitoring layer has to stand in that list.
     """
     if library != "openmpi":
         return None
     found = {MONITORING: "1", components.VARIABLE: components.LEVEL}
     if version is not None and version < (5,):
         found[DYNAMIC_RULES] = "1"
+    layers = environ.get(LAYERS, "")
+    if layers and not layers.startswith("^") and "monitoring" not in layers.split(","):
+        found[LAYERS] = f"{layers},monitoring"
     return found

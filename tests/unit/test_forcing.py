@@ -49,8 +49,13 @@ def test_launches_are_shared_where_variables_do_not_collide():
 
 def test_proofs_get_their_own_launch_where_counting_slows_the_calls():
     """Open MPI's monitoring layer; elsewhere proofs run inside the measuring launch."""
-    assert forcing.proof_settings("openmpi", (5, 0, 11)) == {
-        forcing.MONITORING: "1",
-        components.VARIABLE: components.LEVEL,
-    }
+    usual = {forcing.MONITORING: "1", components.VARIABLE: components.LEVEL}
+    assert forcing.proof_settings("openmpi", (5, 0, 11), {}) == usual
     assert forcing.proof_settings("mpich", (5, 0, 2)) is None
+
+
+def test_the_counting_layer_joins_the_users_list_of_layers():
+    """A user's OMPI_MCA_pml=ucx would leave it out, and nothing would be counted; an exclusion leaves it in."""
+    five = ("openmpi", (5, 0, 11))
+    for given, planned in (("ucx", "ucx,monitoring"), ("ob1,monitoring", None), ("^cm", None), ("", None)):
+        assert forcing.proof_settings(*five, {forcing.LAYERS: given}).get(forcing.LAYERS) == planned
