@@ -75,9 +75,9 @@ def command(
     better = guidelines.check(results.frame(own))
     _few(words, "use a composition instead", [v.sentence for v in better])
     if as_json:
-        own = {} if guidance_only else plain.to_json(decided)
-        own["violations"] = [v.to_json() for v in better]
-        click.echo(json.dumps({**own, "guidance": guidance.to_json(page)}, ensure_ascii=False))
+        flat = {} if guidance_only else plain.to_json(decided)
+        flat["violations"] = [v.to_json() for v in better]
+        click.echo(json.dumps({**flat, "guidance": guidance.to_json(page)}, ensure_ascii=False))
     for name, path in targets:
         keeps = tables.FORMATS[name].keeps_default
         fitting = decided if keeps else decide(policy=replace(policy, keep_default=False))

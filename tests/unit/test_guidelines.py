@@ -8,8 +8,8 @@ import pytest
 from collbench import guidelines, results
 
 METHOD = {
-    "rank_reduction": "max", "sync": "barrier", "rotation": "none", "timer": "c", "thread_level": "single", "library": "openmpi",
-    "library_version": "5.0.11", "source": "collbench", "memory": "host", "groups": 1,
+    "rank_reduction": "max", "sync": "barrier", "rotation": "none", "timer": "c", "thread_level": "single",
+    "library": "openmpi", "library_version": "5.0.11", "source": "collbench", "memory": "host", "groups": 1,
 }  # fmt: skip
 
 
