@@ -93,6 +93,7 @@ def needed_bytes(
 
     All algorithms of a cell hold their buffers at once (they are interleaved), each as many pairs as go round.
     collbench's own schedules have up to a pair's size in scratch memory beside, for each pair and root that go round.
+    One more pair is for a proof made between, and the MPI library takes up to a message's size for itself.
 
     Args:
         cases: what is to be measured.
@@ -126,7 +127,8 @@ def _cell_bytes(case: Case, pairs: int, ranks_per_node: int | None, *, rotate_ro
     if rotate_root:
         # Each rank's buffers serve it as root and as another.
         root = other = max(root[0], other[0]), max(root[1], other[1])
-    return here * RANK_BYTES + pairs * (sum(root) + (here - 1) * sum(other))
+    library = max(root) + (here - 1) * max(other)
+    return here * RANK_BYTES + (pairs + 1) * (sum(root) + (here - 1) * sum(other)) + library
 
 
 def check(cases: Iterable[Case], ranks_per_node: int | None = None, sampling: Sampling | None = None) -> None:
