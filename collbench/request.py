@@ -29,6 +29,7 @@ class RunOptions:
         rotate_buffers: pairs of buffers that calls go through in turn.
         rotate_root: let the root of rooted collectives go round (False = as the profile has it).
         refine: leave out sizes whose neighbours agree; None = as the profile has it, but never where ``sizes`` are named.
+        repeat: start disturbed launches again in the time that is left.
         nccl_tests_dir: folder of the nccl-tests binaries.
         virtual_nodes: treat the ranks as this many nodes.
         prove: prove the effective algorithm in an untimed launch.
@@ -55,6 +56,7 @@ class RunOptions:
     rotate_buffers: int | None = None
     rotate_root: bool = False
     refine: bool | None = None
+    repeat: bool = True
     nccl_tests_dir: str | None = None
     virtual_nodes: int | None = None
     prove: bool = True

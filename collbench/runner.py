@@ -122,8 +122,8 @@ class Runner:
                 return
 
     def _repeat_disturbed(self) -> None:
-        """Start disturbed launches again in the time that is left; what a repeat cannot measure is no fault."""
-        while launch := self._history.again(self._left(), self._startup_s):
+        """Start disturbed launches again in the time that is left; each repeat once, whatever becomes of it."""
+        while self._options.repeat and (launch := self._history.again(self._left(), self._startup_s)):
             self.outcome.repeated += 1
             number = len(self._plan.launches) + self.outcome.repeated
             self._observer.launch(launch, number, number)

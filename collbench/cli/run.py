@@ -89,6 +89,7 @@ from collbench.units import format_duration
     default=None,
     help="Leave out sizes whose neighbours agree (default: as the profile says, but measure all --sizes).",
 )
+@click.option("--repeat/--no-repeat", default=True, help="Start disturbed launches again, time permitting.")
 @click.option("--rotate-root", is_flag=True, help="The root moves on by one rank with each call.")
 @click.option("--nccl-tests-dir", metavar="DIR", help="Folder of your all_reduce_perf and friends.")
 @click.option("--virtual-nodes", type=click.IntRange(min=1), help="Treat the ranks as this many nodes.")

@@ -42,8 +42,8 @@ class Console:
 def _go(tmp_path, mpiexec):
     """``go(probes, budget_s=None, job=None)`` runs two launches whose probes read these values, in turn."""
 
-    def go(probes, budget_s=None, job=None):
-        options = request.RunOptions(prove=False, seed=1)
+    def go(probes, budget_s=None, job=None, **change):
+        options = request.RunOptions(prove=False, seed=1, **change)
         job = job or Job(request.with_options(profile.parse(PROFILE, "t", "t"), options), options)
         found = installation.discover(None)
         whole = plan.make_plan(job.profile, job.options, library=found.library, version=found.version)
@@ -88,6 +88,12 @@ def test_there_is_no_repeat_without_the_time_for_it_and_resume_makes_it_good(go)
     again, run, _ = go([40.0, 41.0], job=load(run.path))
     assert (again.cells, again.launches, again.repeated, again.is_empty) == (0, 1, 1, False)
     assert sorted({c["launch"] for c in run.cells}) == [1, 2]
+
+
+def test_nothing_is_repeated_where_that_was_declined(go):
+    """--no-repeat leaves a disturbed launch as it is."""
+    came, run, _ = go([40.0, 200.0, 40.0, 41.0], repeat=False)
+    assert (came.launches, came.repeated, len(run.cells)) == (2, 0, 4)
 
 
 def collbench(*words, cwd):

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.process
 
 DEFAULT = ["--algorithms", "default"]
 LONG = [
-    "--collectives", "allreduce,bcast", "--sizes", "64K,256K", "--iterations", 20000, "--no-prove", "--seed", "7",
-    "--algorithms", "default", "--ranks", 2,
+    "--collectives", "allreduce,bcast", "--sizes", "64K,256K", "--iterations", 20000, "--no-prove", "--no-repeat",
+    "--seed", "7", "--algorithms", "default", "--ranks", 2,
 ]  # fmt: skip
 """Four cells of one launch on any library, long enough to be hit by a signal after the first."""
 SMALL = ["--collectives", "allreduce,bcast", "--sizes", "8,4K", "--no-prove", "--seed", "7"]
