@@ -19,6 +19,9 @@ from collbench.tables.reading import DTYPE, INFINITY, LoadedTable, Stretch
 UNTOUCHED, WITH_TABLE = "untouched", "table"
 LAUNCHES = 6
 """Launches a side."""
+FORCED_LAUNCHES = 2
+"""Launches that measure every algorithm, for the regret. They are apart from both sides: what an algorithm leaves behind in
+its process (glibc's thresholds for large allocations, say) would otherwise reach one side only."""
 MARGIN = 0.02
 NOISE = 0.25
 """A cell whose interval is wider than this on both sides says nothing."""
@@ -168,7 +171,8 @@ def measure_plan(
         environment: of the table.
         launches: of each side.
         first: number of the first repetition (fresh launches follow on earlier ones).
-        rivals: forced algorithms measured beside the default in the untouched launches.
+        rivals: forced algorithms, measured with the default in ``FORCED_LAUNCHES`` launches of their own, which are
+            those of a plain run: they belong to no side.
     """
     common = forcing.common_settings(found.library, found.version, None)
     sides: dict[str, Mapping[str, str]] = {UNTOUCHED: common, WITH_TABLE: {**common, **environment}}
@@ -178,17 +182,11 @@ def measure_plan(
     ):
         own = [c for c, _ in wanted if c.ranks == ranks]
         order = (UNTOUCHED, WITH_TABLE) if repetition % 2 == 0 else (WITH_TABLE, UNTOUCHED)
-        for side in order:
-            groups = tuple(
-                Group(
-                    (
-                        Case(c, found.library, "default"),
-                        *((rivals or {}).get(c, ()) if side == UNTOUCHED else ()),
-                    )
-                )
-                for c in own
-            )
-            planned.append(Launch(ranks, repetition, "measure", sides[side], groups, side))
+        default = tuple(Group((Case(c, found.library, "default"),)) for c in own)
+        planned += [Launch(ranks, repetition, "measure", sides[side], default, side) for side in order]
+        if rivals and repetition < first + FORCED_LAUNCHES:
+            groups = tuple(Group((Case(c, found.library, "default"), *rivals.get(c, ()))) for c in own)
+            planned.append(Launch(ranks, repetition, "measure", common, groups))
     return Plan(tuple(planned))
 
 
@@ -203,13 +201,13 @@ def judge(
 
     Args:
         rows: ``results.frame`` of the verification's run file.
-        variants: launch number → side.
+        variants: launch number → side; launches of no side measured the algorithms.
         wanted: cells and what the table asks for.
         repetitions: launch number → repetition; sides of one repetition are a pair.
         first: only repetitions from here on.
     """
     rows = rows.assign(side=rows["launch"].map(variants), pair=rows["launch"].map(repetitions))
-    rows = rows[rows["side"].notna() & (rows["pair"] >= first)]
+    rows = rows[rows["pair"] >= first]
     found = []
     for cell, algorithm in wanted:
         own = rows[
@@ -217,7 +215,7 @@ def judge(
             & (rows["ranks"] == cell.ranks)
             & (rows["nbytes"] == cell.nbytes)
         ]
-        plain = own[own["algorithm"] == "default"]
+        plain = own[own["side"].notna()]
         table = plain.pivot_table(index="pair", columns="side", values="time_s", aggfunc="median").dropna()
         if len(table) < 2 or table.shape[1] < 2:
             continue
@@ -234,15 +232,12 @@ def judge(
 
 
 def _regret(own: pd.DataFrame, table: pd.DataFrame) -> float | None:
-    """Return the median over pairs of t(with table) over t(best), the best chosen on all pairs together."""
-    untouched = own[own["side"] == UNTOUCHED]
-    times = untouched.pivot_table(index="pair", columns=["algorithm", "params"], values="time_s").loc[
-        table.index
-    ]
-    if times.shape[1] < 2:
+    """Return t(with the table)/t(best algorithm) − 1, medians over launches; the default is one of the algorithms."""
+    forced = own[own["side"].isna()]
+    times = forced.groupby(["algorithm", "params"])["time_s"].median()
+    if len(times) < 2:
         return None
-    best = times[times.median().idxmin()].to_numpy()
-    return float(np.nanmedian(table[WITH_TABLE].to_numpy() / best) - 1)
+    return float(table[WITH_TABLE].median() / times.min() - 1)
 
 
 def overall(found: Sequence[Speedup]) -> tuple[float, float, float]:

@@ -142,7 +142,7 @@ class Session:
         self._run(plan)
         run = results.read(self.path)
         sides = {n: str(x.get("variant")) for n, x in run.launches.items() if x.get("variant")}
-        pairs = {n: int(run.launches[n]["repetition"]) for n in sides}
+        pairs = {n: int(x["repetition"]) for n, x in run.launches.items() if x.get("purpose") == "measure"}
         return verify.judge(results.frame(run), sides, wanted, pairs, first)
 
     def _rivals(self, cell: Cell) -> Sequence[Case]:

@@ -13,7 +13,7 @@ from collbench.cli.verify import _conclude as conclude
 from collbench.errors import AnswerIsNoError, UnansweredError
 from collbench.evidence import Evidence
 from collbench.installation import Installation
-from collbench.records import Cell
+from collbench.records import Case, Cell
 from collbench.results import COLUMNS
 from collbench.tables.reading import LoadedTable, Stretch
 
@@ -122,3 +122,25 @@ def test_launches_alternate_and_only_one_side_has_the_table():
     assert [x.variant for x in plan.launches] == ["untouched", "table", "table", "untouched"] * 2
     for launch in plan.launches:
         assert ("KEY" in launch.settings) == (launch.variant == verify.WITH_TABLE)
+
+
+def test_both_sides_run_the_same_calls_and_the_algorithms_have_launches_of_their_own():
+    """An algorithm beside one side only would leave its traces (memory thresholds) in that side alone."""
+    rivals = {CELL: [Case(CELL, "openmpi", "ring")]}
+    plan = verify.measure_plan([(CELL, "ring")], FOUND, TABLE.environment, 4, first=3, rivals=rivals)
+    sides = [x for x in plan.launches if x.variant]
+    forced = [x for x in plan.launches if not x.variant]
+    assert {tuple(c.algorithm for c in x.cases) for x in sides} == {("default",)}
+    assert [tuple(c.algorithm for c in x.cases) for x in forced] == [("default", "ring")] * 2
+    assert all("KEY" not in x.settings for x in forced)
+
+
+def test_regret_is_against_the_best_algorithm_of_the_launches_of_no_side():
+    rows = [
+        made.row("default", 64, 1e-5, launch=launch, ranks=4) for launch in range(4)
+    ] + [made.row(word, 64, t, launch=4, ranks=4) for word, t in (("default", 1.2e-5), ("ring", 8e-6))]  # fmt: skip
+    sides = {n: (verify.UNTOUCHED, verify.WITH_TABLE)[n % 2] for n in range(4)}
+    repetitions = {n: n // 2 for n in range(5)}
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    (found,) = verify.judge(frame, sides, [(CELL, "ring")], repetitions)
+    assert (found.ratio, found.regret) == (pytest.approx(1), pytest.approx(0.25))
