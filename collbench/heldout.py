@@ -112,7 +112,7 @@ def rank_counts(series: Sequence[Series], provider: str) -> list[Quality]:
             continue
         aligned = pool.align(group)
         for index, ranks in enumerate(aligned.ranks):
-            rest, actual = aligned.without(index), pool.losses(aligned.log_time[index])
+            rest, actual = aligned.without(index), aligned.actual(index)
             known = np.asarray(~np.isnan(actual).all(axis=1) & ~np.isnan(rest.log_time).all(axis=(0, 2)))
             for name, score in methods.items():
                 losses[name] += _apply(score(rest, int(ranks)), actual, aligned.default, known)
@@ -230,7 +230,7 @@ def _score_launch(
     one: Series, chosen: Sequence[tuple[int, int, int]], truth: Series, ours: list[float], mean: list[float]
 ) -> None:
     aligned = pool.align([one, replace(truth, ranks=one.ranks + 1)])
-    actual = pool.losses(aligned.log_time[1])
+    actual = aligned.actual(1)
     trained = aligned.log_time[0]
     for first, last, column in chosen:
         for row in range(first, last + 1):

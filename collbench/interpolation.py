@@ -11,6 +11,7 @@ from collbench import algorithms, pool
 from collbench.candidates import Choice, Series
 from collbench.pool import Pool
 from collbench.records import Rule
+from collbench.stats import MAD_TO_SIGMA
 
 Floats = npt.NDArray[np.float64]
 Span = tuple[int, int]
@@ -24,7 +25,8 @@ class Trust:
     """How predictions fared where one measured rank count was left out in turn.
 
     Attributes:
-        error: typical (median absolute) error of a predicted log gain over the default; NaN = could not be tried.
+        error: half-width of a predicted log gain's 95 % interval, from the median absolute error of the predictions;
+            NaN = could not be tried.
         regret: geometric mean of t(predicted choice)/t(best) − 1 over the cells left out; NaN = could not be tried.
         cells: cells left out.
     """
@@ -34,6 +36,7 @@ class Trust:
     cells: int
 
 
+TWO_SIGMA = 1.96
 UNSUPPORTED = 10.0
 """Half-width of a log gain that no interval ever excludes zero with."""
 
@@ -46,7 +49,7 @@ def trust(aligned: Pool) -> Trust:
     if len(aligned.ranks) > 1:
         for index, ranks in enumerate(aligned.ranks):
             predicted = pool.expected_loss(aligned.without(index), int(ranks))
-            actual = pool.losses(aligned.log_time[index])
+            actual = aligned.actual(index)
             usable = np.isfinite(actual) & np.isfinite(predicted)
             score = np.where(usable, predicted, np.inf)
             chosen = score.argmin(axis=1)
@@ -57,7 +60,7 @@ def trust(aligned: Pool) -> Trust:
                     gain = predicted[row, default] - predicted[row, column]
                     errors.append(abs(float(actual[row, default] - actual[row, column] - gain)))
     return Trust(
-        error=float(np.median(errors)) if errors else float("nan"),
+        error=TWO_SIGMA * MAD_TO_SIGMA * float(np.median(errors)) if errors else float("nan"),
         regret=float(np.expm1(np.mean(regrets))) if regrets else float("nan"),
         cells=len(regrets),
     )
@@ -81,7 +84,7 @@ def gaps(measured: Sequence[int]) -> list[Span]:
 def series_for(aligned: Pool, span: Span, provider: str, error: float) -> Series | None:
     """Return a predicted series for a span of rank counts; None where nothing can run there.
 
-    Its times are expected losses, its intervals the typical error of leaving one rank count out. Algorithms that
+    Its times are expected losses, its intervals the 95 % error of leaving one rank count out. Algorithms that
     need a special rank count do not compete.
     """
     ranks = round(float(np.sqrt(span[0] * span[1])))

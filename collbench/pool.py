@@ -32,6 +32,7 @@ class Pool:
         choices: the k columns, simplest first.
         log_time: shape (q, m, k); NaN where not measured.
         doubtful: shape (q, m, k): measured beside the default and not faster beyond noise.
+        measured: shape (q, m): False where a size was read off between two measured ones.
     """
 
     collective: str
@@ -40,6 +41,7 @@ class Pool:
     choices: tuple[Choice, ...]
     log_time: Floats
     doubtful: npt.NDArray[np.bool_]
+    measured: npt.NDArray[np.bool_]
 
     @property
     def default(self) -> int | None:
@@ -50,18 +52,33 @@ class Pool:
         """Return the pool without one rank count."""
         keep = np.arange(len(self.ranks)) != index
         return replace(
-            self, ranks=self.ranks[keep], log_time=self.log_time[keep], doubtful=self.doubtful[keep]
+            self,
+            ranks=self.ranks[keep],
+            log_time=self.log_time[keep],
+            doubtful=self.doubtful[keep],
+            measured=self.measured[keep],
         )
+
+    def actual(self, index: int) -> Floats:
+        """Return the log losses of one rank count, shape (m, k), at the sizes that were measured; NaN elsewhere."""
+        return np.where(self.measured[index][:, None], losses(self.log_time[index]), np.nan)
 
 
 def align(series: Sequence[Series]) -> Pool:
-    """Return the pool of series of one collective, one a rank count."""
+    """Return the pool of series of one collective, one a rank count.
+
+    A size that one rank count lacks between two that it has is read off the straight line between them in log time over
+    log size: else the others' evidence alone would speak there, of borders that move with the ranks.
+    """
     choices = sorted({choice for one in series for choice in one.choices}, key=lambda c: c.weight)
     sizes = np.unique(np.concatenate([one.sizes for one in series]))
     ordered = sorted(series, key=lambda s: s.ranks)
     times = np.full((len(ordered), len(sizes), len(choices)), np.nan)
     doubtful = np.zeros(times.shape, np.bool_)
-    for number, one in enumerate(ordered):
+    seen = np.zeros(times.shape[:2], np.bool_)
+    for number, measured in enumerate(ordered):
+        one = _between(measured, sizes)
+        seen[number] = np.isin(sizes, measured.sizes)
         rows = np.searchsorted(sizes, one.sizes)
         columns = np.array([choices.index(c) for c in one.choices], np.int64)
         times[number][np.ix_(rows, columns)] = one.log_time
@@ -73,6 +90,28 @@ def align(series: Sequence[Series]) -> Pool:
         tuple(choices),
         times,
         doubtful,
+        seen,
+    )
+
+
+def _between(series: Series, sizes: Ints) -> Series:
+    """Return a series with every one of ``sizes`` that lies between two of its own."""
+    inside = sizes[(sizes >= series.sizes[0]) & (sizes <= series.sizes[-1])]
+    if len(inside) == len(series.sizes):
+        return series
+    at, own = np.log(np.maximum(inside, 1)), np.log(np.maximum(series.sizes, 1))
+
+    def filled(values: Floats) -> Floats:
+        # np.interp hands NaN on from a neighbour, so that nothing is made from one side alone.
+        return np.stack([np.interp(at, own, column) for column in values.T], axis=1)
+
+    return replace(
+        series,
+        sizes=inside,
+        log_time=filled(series.log_time),
+        gain=filled(series.gain),
+        half=filled(series.half),
+        launches=np.zeros((len(inside), len(series.choices)), np.int64),
     )
 
 

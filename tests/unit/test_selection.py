@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench import candidates, decision, screening, selection, stacks
+from collbench import candidates, decision, pool, screening, selection, stacks
 from collbench.decision import Policy
 from collbench.errors import UnansweredError
 from collbench.records import Case, Cell
@@ -344,3 +344,21 @@ def test_another_environment_measured_beside_never_passes_for_the_default():
     assert any("2 row(s) of table, measured beside untouched" in x for x in decided.exclusions)
     mixed = selection.select(frame([run]))
     assert "ring" not in {r.algorithm for r in mixed.rules}
+
+
+def test_a_size_that_one_rank_count_lacks_is_read_off_between_its_neighbours():
+    """Evidence of one rank count alone never speaks for a size that the other has measured around it."""
+    fast = {n: {"default": 2e-6, "ring": 1e-6} for n in (512, 1024, 2048)}
+    slow = {n: {"default": 1e-6, "ring": 4e-6} for n in (512, 2048)}
+    rows = [
+        row(word, n, t, ranks=ranks, ranks_per_node=ranks)
+        for ranks, times in ((2, fast), (4, slow))
+        for n, words in times.items()
+        for word, t in words.items()
+    ]
+    aligned = pool.align(candidates.build(screening.screen(table(rows)).rows))
+    assert aligned.measured.tolist() == [[True] * 3, [True, False, True]]
+    ring = [c.algorithm for c in aligned.choices].index("ring")
+    assert np.exp(aligned.log_time[1, 1, ring]) == pytest.approx(4e-6)
+    assert np.isnan(aligned.actual(1)[1]).all()
+    assert pool.expected_loss(aligned, 3)[1, aligned.default] < pool.expected_loss(aligned, 3)[1, ring]
