@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from collbench import candidates, interpolation, pool, screening, stacks
 from collbench.candidates import Series
-from collbench.decision import Policy, decide
+from collbench.decision import CAP, Policy, decide
 from collbench.errors import UnansweredError
 from collbench.records import Rule, Selection
 from collbench.results import Run, frame
@@ -40,8 +41,9 @@ def decide_rules(
         forced = stacks.forced(own)
         anew = _rules(forced, replace(policy, keep_default=False), provider) if forced else []
         gain = stacks.expected_gain(anew, forced)
+        loss, where = stacks.worst_loss(anew, forced)
         departs = any(r.algorithm != "default" and r.basis == "measured" for r in free)
-        if departs and anew and gain >= policy.margin:
+        if departs and anew and gain >= policy.margin and loss <= np.log1p(CAP):
             rules += anew
             needs |= stacks.settings(provider, scope)
             remarks.append(
@@ -49,9 +51,8 @@ def decide_rules(
             )
             continue
         if departs:
-            remarks.append(
-                f"{', '.join(scope)}: left to the library; switching its own layer off costs what the rules gain"
-            )
+            why = f"makes {where} as slow" if gain >= policy.margin and where else "costs what the rules gain"
+            remarks.append(f"{', '.join(scope)}: left to the library; switching its own layer off {why}")
         rules += stacks.only_default(own, provider)
     return _ordered(rules), needs, remarks
 

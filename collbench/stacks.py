@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from collbench import pool
-from collbench.candidates import Series
+from collbench import pool, units
+from collbench.candidates import Choice, Series
 from collbench.records import Rule
 
 OUTSIDE = ("posix", "han", "hcoll", "ucc", "adapt", "sm", "xhc")
@@ -69,6 +69,27 @@ def expected_gain(rules: Sequence[Rule], series: Sequence[Series]) -> float:
             total += float(np.log1p(rule.gain)) * rule.sizes
             count += rule.sizes
     return float(np.expm1(total / count)) if count and series else 0.0
+
+
+def worst_loss(rules: Sequence[Rule], series: Sequence[Series]) -> tuple[float, str]:
+    """Return the largest loss against the untouched default that is beyond noise (log, 0 = none), and where it is."""
+    worst, where = 0.0, ""
+    for one in series:
+        own = [
+            r
+            for r in rules
+            if r.basis == "measured" and (r.collective, r.ranks) == (one.collective, one.ranks)
+        ]
+        for row, nbytes in enumerate(one.sizes.tolist()):
+            for rule in own:
+                if rule.min_bytes <= nbytes and (rule.max_bytes is None or nbytes <= rule.max_bytes):
+                    column = one.choices.index(Choice(rule.algorithm, rule.component, rule.params))
+                    loss = -float(one.gain[row, column] + np.nan_to_num(one.half[row, column]))
+                    if loss > worst:
+                        factor = float(np.exp(-one.gain[row, column]))
+                        worst = loss
+                        where = f"{one.collective} of {units.format_bytes(nbytes)} on {one.ranks} ranks {factor:.1f}×"
+    return worst, where
 
 
 def only_default(series: Sequence[Series], provider: str) -> list[Rule]:

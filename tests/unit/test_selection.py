@@ -306,6 +306,14 @@ def test_mpich_keeps_its_shared_memory_where_switching_it_off_costs_more():
     assert not decided.context["needs"]
 
 
+def test_a_table_that_must_replace_the_default_everywhere_is_given_up_where_one_size_pays_for_the_others():
+    """A mean gain never buys a proven loss of more than a quarter at one size; the remark names it."""
+    times = {"default": {n: (1e-6 if n == 8 else 4e-5) for n in SIZES}, "ring": dict.fromkeys(SIZES, 3e-06)}
+    decided = selection.select(table(planted(times, provider="mpich", library="mpich")))
+    assert {"default"} == {r.algorithm for r in decided.rules}
+    assert any("makes allreduce of 8 B on 4 ranks 3.0× as slow" in x for x in decided.exclusions)
+
+
 def test_open_mpi_on_several_nodes_is_decided_for_all_collectives_together():
     times = {"default": dict.fromkeys(SIZES, 2e-5), "ring": dict.fromkeys(SIZES, 1e-5)}
     decided = selection.select(table([{**r, "nodes": 2} for r in planted(times)]))
