@@ -34,13 +34,17 @@ def times(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def argmin(table: pd.DataFrame, reference: pd.DataFrame) -> Table:
-    """Return the fastest algorithm of each cell among those that the reference has a time for."""
+    """Return the fastest algorithm of each cell among those that the reference has a time for.
+
+    A size that was not measured (the race leaves out sizes whose neighbours agree) takes the next smaller one's.
+    """
     known = table.where(reference.reindex(index=table.index, columns=table.columns).notna()).dropna(how="all")
-    return known.idxmin(axis=1).to_dict()
+    named = known.idxmin(axis=1).reindex(reference.index)
+    return named.groupby(level=[0, 1]).ffill().groupby(level=[0, 1]).bfill().dropna().to_dict()
 
 
-def recommended(run: results.Run) -> Table:
-    """Return the algorithm that the rules of ``collbench recommend`` name for each measured cell."""
+def recommended(run: results.Run, reference: pd.DataFrame) -> Table:
+    """Return the algorithm that the rules of ``collbench recommend`` name for each cell of the reference."""
     rules = [r for r in selection.from_runs([run]).rules if r.ranks_max is None]
     return {
         (name, ranks, nbytes): next(
@@ -50,7 +54,7 @@ def recommended(run: results.Run) -> Table:
             and r.min_bytes <= nbytes
             and (r.max_bytes is None or nbytes <= r.max_bytes)
         )
-        for name, ranks, nbytes in times(results.frame(run)).index
+        for name, ranks, nbytes in reference.index
     }
 
 
@@ -109,8 +113,8 @@ def race_rows(bench, scope: str, launches: int, reference: pd.DataFrame) -> list
     figures = [f for _, f in found]
     walls, startups = [f["wall_s"] for f in figures], [f["startup_s"] for f in figures]
     number = int(figures[0]["launches"])
-    ours, plain = ([losses(how(run), reference) for run, _ in found]
-                   for how in (recommended, lambda run: argmin(times(results.frame(run)), reference)))  # fmt: skip
+    ours = [losses(recommended(run, reference), reference) for run, _ in found]
+    plain = [losses(argmin(times(results.frame(run)), reference), reference) for run, _ in found]
     rows = [
         Row(f"{word}, collbench recommend", walls, startups, number, ours),
         Row(f"{word}, argmin", walls, startups, number, plain),

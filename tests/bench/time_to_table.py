@@ -93,12 +93,12 @@ class Bench:
 def profile_text(
     options: argparse.Namespace, collectives: Sequence[str], launches: int, rounds: int = 0
 ) -> str:
-    """Return a profile: the race, or where ``rounds`` are given all algorithms for so many blocks."""
-    fixed = f'[sampling]\nmode = "fixed"\nmax_rounds = {rounds}\n' if rounds else ""
+    """Return a profile: the race with its choice of sizes (as quick), or all algorithms for so many blocks."""
+    sampling = f'mode = "fixed"\nmax_rounds = {rounds}' if rounds else "refine = true"
     sweep = {"collectives": list(collectives), "ranks": options.ranks, "sizes": options.sizes,
              "algorithms": options.algorithms}  # fmt: skip
     rows = "\n".join(f"{key} = {json.dumps(value)}" for key, value in sweep.items())
-    return f"launches = {launches}\n{fixed}[[sweep]]\n{rows}\n"
+    return f"launches = {launches}\n[sampling]\n{sampling}\n[[sweep]]\n{rows}\n"
 
 
 class Tail:
