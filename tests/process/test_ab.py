@@ -76,6 +76,7 @@ def test_each_environment_is_proven_once(pairs):
     assert all(c["effective"] == proven[c["case"]["nbytes"]] for c in run.cells)
 
 
+@pytest.mark.once
 def test_an_interrupted_comparison_goes_on_with_whole_pairs(pairs, tmp_path):
     """Cut off within the second pair: --resume measures a fresh pair, not the missing half, and proves nothing twice."""
     lines = (pairs[0] / "ab.jsonl").read_text().splitlines(keepends=True)
@@ -92,6 +93,7 @@ def test_an_interrupted_comparison_goes_on_with_whole_pairs(pairs, tmp_path):
     assert sum(x["purpose"] == "proof" for x in run.launches.values()) == 2
 
 
+@pytest.mark.once
 def test_a_comparison_does_not_go_on_with_another_environment(pairs, tmp_path):
     """A variable that can change what is measured is not what it was: one sentence, exit 2, nothing is written."""
     shutil.copy(pairs[0] / "ab.jsonl", tmp_path)
@@ -105,6 +107,7 @@ def test_a_comparison_does_not_go_on_with_another_environment(pairs, tmp_path):
     assert (tmp_path / "ab.jsonl").read_bytes() == before
 
 
+@pytest.mark.once
 def test_a_set_up_line_runs_before_the_ranks(tmp_path):
     """What the line of the login shell exports is what every rank of B runs with, and A does not."""
     words = [
@@ -128,6 +131,7 @@ def test_a_set_up_line_runs_before_the_ranks(tmp_path):
     assert not run.proofs
 
 
+@pytest.mark.once
 def test_self_test_within_a_budget(tmp_path):
     """A against A ends in words on the machine's noise; a budget that is too short leaves one whole pair and says so."""
     words = ["--sizes", 8, "--pairs", 3, "--budget", "1s", "--no-prove", "--self-test"]
@@ -179,6 +183,7 @@ def test_a_tuned_table_is_what_b_runs_with(mpi_library, tmp_path):
     assert "ring" not in cell["base_ran"].split(" or ")
 
 
+@pytest.mark.once
 def test_a_failing_set_up_line_is_one_sentence(tmp_path):
     """Nothing is measured, nothing is written."""
     done = collbench(

@@ -12,7 +12,7 @@ from collbench.errors import InterruptedRunError, UnansweredError
 from collbench.request import RunOptions
 from collbench.runfile import RunWriter
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.once]
 
 STANDIN = """
 import json, os, signal, sys

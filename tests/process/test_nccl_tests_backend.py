@@ -12,7 +12,7 @@ from collbench import results
 from collbench.algorithms.nccl import NATIVE_NUMBERS, PROTOCOLS
 from collbench.backends.plugin import build, grammar
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.once]
 
 STANDIN = Path(__file__).with_name("nccl_perf_standin.py")
 

@@ -72,6 +72,7 @@ def test_a_disturbed_launch_is_started_again_after_the_planned_ones(go):
     assert any("repeating 2 cases" in line for line in said)
 
 
+@pytest.mark.once
 def test_a_repeat_that_is_disturbed_more_replaces_nothing(go):
     """The less disturbed try counts, and one launch of a run of two is all that is repeated."""
     came, run, _ = go([40.0, 100.0, 40.0, 41.0, 40.0, 400.0])
@@ -80,6 +81,7 @@ def test_a_repeat_that_is_disturbed_more_replaces_nothing(go):
     assert {c["launch"] for c in run.replaced} == {2}
 
 
+@pytest.mark.once
 def test_there_is_no_repeat_without_the_time_for_it_and_resume_makes_it_good(go):
     """A spent budget leaves the launch as it is; going on with the file starts it again, and nothing else."""
     came, run, _ = go([40.0, 200.0, 40.0, 41.0], budget_s=0.1)
@@ -90,6 +92,7 @@ def test_there_is_no_repeat_without_the_time_for_it_and_resume_makes_it_good(go)
     assert sorted({c["launch"] for c in run.cells}) == [1, 2]
 
 
+@pytest.mark.once
 def test_nothing_is_repeated_where_that_was_declined(go):
     """--no-repeat leaves a disturbed launch as it is."""
     came, run, _ = go([40.0, 200.0, 40.0, 41.0], repeat=False)
