@@ -1,7 +1,8 @@
-"""Sizes from coarse to fine: which ones need no measuring, since their neighbours agree. Needs only numpy.
+"""Sizes from coarse to fine: which ones need no race, since their neighbours agree. Needs only numpy.
 
 A series is one collective, rank count, dtype, operator …; its sizes are split into levels. Those of level 0 are always
-measured; a finer one is left out where the measured sizes around it have the same leader and its curve is smooth.
+measured; at a finer one only the default and the leader are where the measured sizes around it have the same leader and
+its curve is smooth.
 """
 
 import itertools
@@ -16,7 +17,7 @@ from collbench.records import Case, Cell, Params
 from collbench.samplers import DROP_Z, MAD_TO_SIGMA, MEDIAN_EFFICIENCY
 
 AGREE = "its neighbours agree"
-"""Reason of the ``skipped`` lines of sizes that need no measuring."""
+"""Reason of the ``skipped`` lines of cases that need no measuring."""
 COARSE = 4
 """Level 0 holds every size of this step, and the last."""
 UNDECIDED = 2
@@ -139,11 +140,18 @@ class Refinement:
             math.log(line["time_s"]), _error(line.get("blocks_s") or ())
         )
 
-    def needed(self, cases: Sequence[Case]) -> bool:
-        """Say whether a finer cell is to be measured."""
+    def wanted(self, cases: Sequence[Case]) -> tuple[Case, ...]:
+        """Return which cases of a finer cell are to be measured: all, or where its neighbours agree a few.
+
+        These few are the default, whose own cliffs show only where it is measured, and the leaders of the neighbours.
+        """
         cell = cases[0].cell
         curve = self._curves.get(series_of(cell), {})
-        return not agrees(curve, cell.nbytes, map(_name, cases), self._precision)
+        if not agrees(curve, cell.nbytes, map(_name, cases), self._precision):
+            return tuple(cases)
+        beside = (max(s for s in curve if s < cell.nbytes), min(s for s in curve if s > cell.nbytes))
+        leaders = {_leader(curve[size]) for size in beside}
+        return tuple(c for c in cases if c.algorithm == "default" or _name(c) in leaders)
 
 
 def _name(case: Case) -> Name:

@@ -28,7 +28,7 @@ class RunOptions:
         sync: barrier or window.
         rotate_buffers: pairs of buffers that calls go through in turn.
         rotate_root: let the root of rooted collectives go round (False = as the profile has it).
-        refine: leave out sizes whose neighbours agree; None = as the profile has it, but never where ``sizes`` are named.
+        refine: race only where neighbouring sizes disagree; None = as the profile has it, never where ``sizes`` are named.
         repeat: start disturbed launches again in the time that is left.
         nccl_tests_dir: folder of the nccl-tests binaries.
         virtual_nodes: treat the ranks as this many nodes.

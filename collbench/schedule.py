@@ -17,7 +17,7 @@ FINER_WEIGHT = 0.5
 """A finer size takes this share of a coarse one's time in the estimate: about every other one is left out."""
 SPENT = "the time budget was spent"
 LIMITLESS_S = 1e9
-_GONE, _NOT_NEEDED = -1.0, -2.0
+_GONE = -1.0
 
 
 def measure(
@@ -34,7 +34,7 @@ def measure(
     Args:
         session: of the launch.
         groups: the cases of each cell.
-        levels: of each cell; those above 0 are left out where their neighbours agree.
+        levels: of each cell; above 0 only the default and the leaders are measured where the neighbours agree.
         budget_s: time for all; None = no limit.
         driver: process that watches on this node: when it is gone, nothing more is begun; None = nobody watches.
         known: ``cell`` lines of an earlier start of the same launch.
@@ -52,21 +52,19 @@ def measure(
     deadline = time.monotonic() + budget_s if budget_s else None
     weights = [len(g) * (FINER_WEIGHT if level else 1.0) for g, level in zip(groups, levels, strict=True)]
     for at, group in enumerate(groups):
-        share = 0.0
+        share, wanted = 0.0, tuple(group)
         if session.first:
             left_s = _left(deadline, driver)
             share = left_s if left_s < 0 else left_s * weights[at] / sum(weights[at:])
-            if share >= 0 and levels[at] and not refined.needed(group):
-                share = _NOT_NEEDED
-        share = _agreed(session, share)
+            wanted = refined.wanted(group) if levels[at] else wanted
+        share, wanted = _agreed(session, share, group, wanted)
         if share == _GONE:
             return
-        if share == _NOT_NEEDED:
-            _skip(session, group, AGREE)
-        elif share == 0 and deadline is not None:
-            _skip(session, group, SPENT)
+        _skip(session, [c for c in group if c not in wanted], AGREE)
+        if share == 0 and deadline is not None:
+            _skip(session, wanted, SPENT)
         else:
-            measure_group(listening, group, share)
+            measure_group(listening, wanted, share)
 
 
 def _skip(session: Session, cases: Sequence[Case], reason: str) -> None:
@@ -80,11 +78,13 @@ def _left(deadline: float | None, driver: int | None) -> float:
     return LIMITLESS_S if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-def _agreed(session: Session, share: float) -> float:
-    """Return rank 0's decision on every rank: seconds for this cell, or why it is not measured."""
-    message = np.array([share])
+def _agreed(
+    session: Session, share: float, group: Sequence[Case], wanted: Sequence[Case]
+) -> tuple[float, tuple[Case, ...]]:
+    """Return rank 0's decision on every rank: seconds for this cell, and which of its cases are measured."""
+    message = np.array([share, *(float(case in wanted) for case in group)])
     session.control.Bcast(message, root=0)
-    return float(message[0])
+    return float(message[0]), tuple(case for case, on in zip(group, message[1:], strict=True) if on)
 
 
 def _alive(pid: int) -> bool:

@@ -87,7 +87,7 @@ from collbench.units import format_duration
 @click.option(
     "--refine/--no-refine",
     default=None,
-    help="Leave out sizes whose neighbours agree (default: as the profile says, but measure all --sizes).",
+    help="Only default and leader where neighbouring sizes agree (default: as the profile says, not for --sizes).",
 )
 @click.option("--repeat/--no-repeat", default=True, help="Start disturbed launches again, time permitting.")
 @click.option("--rotate-root", is_flag=True, help="The root moves on by one rank with each call.")

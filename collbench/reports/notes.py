@@ -59,13 +59,13 @@ def grouped(lines: Iterable[Mapping[str, Any]], only: Filter) -> list[Group]:
 def skipped(run: Run) -> list[Mapping[str, Any]]:
     """Return the skipped lines of cases that no launch measured, each case once (a resumed run says it again).
 
-    Sizes whose neighbours agree are no loss and not among them.
+    What was left out as the neighbouring sizes agree is no loss and not among them.
     """
     return [line for line in _unmeasured(run) if line.get("reason") != AGREE]
 
 
 def agreed(run: Run, only: Filter) -> int:
-    """Return how many cells (sizes of one collective and rank count …) no launch measured, since neighbours agree."""
+    """Return in how many cells (sizes of one collective and rank count …) cases were left out, since neighbours agree."""
     cases = [Case.from_json(line["case"]) for line in _unmeasured(run) if line.get("reason") == AGREE]
     return len({case.cell for case in cases if only.wants(case)})
 
@@ -78,8 +78,9 @@ def _unmeasured(run: Run) -> list[Mapping[str, Any]]:
 
 def _agreed(run: Run, only: Filter) -> list[str]:
     count = agreed(run, only)
-    was = "was" if count == 1 else "were"
-    return [f"{counted(count, 'size')} {was} not measured: neighbours agree"] if count else []
+    return (
+        [f"at {counted(count, 'size')} not every algorithm was measured: neighbours agree"] if count else []
+    )
 
 
 def _repeated(run: Run) -> list[str]:

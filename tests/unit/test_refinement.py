@@ -158,14 +158,17 @@ def test_each_series_has_its_own_neighbours():
     for nbytes in (8, 128):
         refined.take(line(nbytes, "default", 1e-6))
         refined.take({"kind": "failed", "case": line(nbytes, "ring", 1)["case"], "reason": "timeout"})
-    two, four = ([Case(Cell("allreduce", n, n, 32, op="sum"), "openmpi", "default")] for n in (2, 4))
-    assert not refined.needed(two)
-    assert refined.needed(four)
+    two, four = (
+        tuple(Case(Cell("allreduce", n, n, 32, op="sum"), "openmpi", word) for word in ("ring", "default"))
+        for n in (2, 4)
+    )
+    assert refined.wanted(two) == two[1:]
+    assert refined.wanted(four) == four
 
 
 @pytest.mark.parametrize(("right", "needed"), [("ring", False), ("tree", True)])
 def test_lines_of_the_run_file_decide(right, needed):
-    """The leader of both neighbours settles a size, another leader on one side does not."""
+    """The leader of both neighbours settles a size: only it and the default are measured there."""
     refined = Refinement(0.02)
     for nbytes, best in ((8, "ring"), (128, right)):
         for name in ("ring", "tree", "default"):
@@ -173,4 +176,5 @@ def test_lines_of_the_run_file_decide(right, needed):
     cases = [
         Case(Cell("allreduce", 2, 2, 32, op="sum"), "openmpi", name) for name in ("ring", "tree", "default")
     ]
-    assert refined.needed(cases) is needed
+    wanted = {c.algorithm for c in refined.wanted(cases)}
+    assert wanted == ({"ring", "tree", "default"} if needed else {"ring", "default"})
