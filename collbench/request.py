@@ -105,6 +105,13 @@ def with_options(profile: Profile, options: RunOptions) -> Profile:
         sweeps=tuple(sweeps),
         sampling=sampling,
         launches=options.launches or profile.launches,
-        budget_s=options.budget_s if options.budget_s is not None else profile.budget_s,
+        budget_s=_budget(profile, options),
         ranks_per_node=options.ranks_per_node or profile.ranks_per_node,
     )
+
+
+def _budget(profile: Profile, options: RunOptions) -> float | None:
+    """Return the time for all launches: the profile's is for as many launches as it names."""
+    if options.budget_s is not None or profile.budget_s is None:
+        return options.budget_s
+    return profile.budget_s * (options.launches or profile.launches) / profile.launches

@@ -194,3 +194,12 @@ def test_sizes_that_are_named_are_measured(sizes, asked, expected):
     loaded = profile.parse("[sampling]\nrefine = true\n" + TEXT, "t.toml", "t")
     chosen = request.with_options(loaded, request.RunOptions(sizes=sizes, refine=asked))
     assert chosen.sampling.refine is expected
+
+
+@pytest.mark.parametrize(
+    ("launches", "budget", "expected"), [(None, None, 60), (3, None, 180), (3, 20.0, 20)]
+)
+def test_a_profile_s_budget_is_for_its_own_number_of_launches(launches, budget, expected):
+    """Three launches of a profile made for one take three times its time; a budget that was given holds as it is."""
+    options = request.RunOptions(launches=launches, budget_s=budget)
+    assert request.with_options(profile.load("quick"), options).budget_s == expected
