@@ -47,7 +47,7 @@ def chosen(series: Series) -> dict[int, Choice]:
 def main() -> None:
     """Compare two runs."""
     first, second = (series_of(Path(p)) for p in sys.argv[1:3])
-    cells = clear = other = same_table = 0
+    cells = clear = other = both = apart = same_table = 0
     for key in sorted(first.keys() & second.keys()):
         a, b = first[key], second[key]
         tables = chosen(a), chosen(b)
@@ -60,6 +60,8 @@ def main() -> None:
             same_table += tables[0][nbytes] == tables[1][nbytes]
             leads = [lead > half for _, lead, half in found]
             clear += any(leads)
+            both += all(leads)
+            apart += all(leads) and found[0][0] != found[1][0]
             if any(leads) and found[0][0] != found[1][0]:
                 other += 1
                 print(
@@ -68,6 +70,7 @@ def main() -> None:
                 )
     print(f"{cells} sizes in both runs; the winner leads beyond its interval in at least one run at {clear}, "
           f"and at {other} of them the other run has another winner ({other / max(1, clear):.1%})")  # fmt: skip
+    print(f"in both runs the winner leads beyond its interval at {both}; there the winners differ at {apart}")
     print(f"the tables say the same at {same_table} of {cells} sizes ({same_table / max(1, cells):.1%})")
 
 
