@@ -196,6 +196,8 @@ def judge(
     wanted: Sequence[tuple[Cell, str | None]],
     repetitions: Mapping[int, int],
     first: int = 0,
+    *,
+    suspects: int = 1,
 ) -> list[Speedup]:
     """Return the speed-up of every cell with at least two pairs.
 
@@ -205,6 +207,7 @@ def judge(
         wanted: cells and what the table asks for.
         repetitions: launch number → repetition; sides of one repetition are a pair.
         first: only repetitions from here on.
+        suspects: cells that are judged together on these launches: their intervals share the 5 % (Bonferroni).
     """
     rows = rows.assign(side=rows["launch"].map(variants), pair=rows["launch"].map(repetitions))
     rows = rows[rows["pair"] >= first]
@@ -220,7 +223,7 @@ def judge(
         if len(table) < 2 or table.shape[1] < 2:
             continue
         logs = np.log(table[UNTOUCHED].to_numpy() / table[WITH_TABLE].to_numpy())
-        half = float(student.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)))
+        half = float(student.ppf(1 - 0.025 / suspects, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)))
         mean = float(logs.mean())
         found.append(
             Speedup(

@@ -133,7 +133,7 @@ class Session:
         started = any(number >= after and "library" in line for number, line in run.launches.items())
         return evidence.judge(acts, self.found.library, started=started)
 
-    def measure(self, wanted: Wanted, launches: int, first: int = 0) -> list[Speedup]:
+    def measure(self, wanted: Wanted, launches: int, first: int = 0, suspects: int = 1) -> list[Speedup]:
         """Return the speed-ups on interleaved launches from repetition ``first`` on."""
         rivals = {cell: self._rivals(cell) for cell, _ in wanted}
         plan = verify.measure_plan(
@@ -143,7 +143,7 @@ class Session:
         run = results.read(self.path)
         sides = {n: str(x.get("variant")) for n, x in run.launches.items() if x.get("variant")}
         pairs = {n: int(x["repetition"]) for n, x in run.launches.items() if x.get("purpose") == "measure"}
-        return verify.judge(results.frame(run), sides, wanted, pairs, first)
+        return verify.judge(results.frame(run), sides, wanted, pairs, first, suspects=suspects)
 
     def _rivals(self, cell: Cell) -> Sequence[Case]:
         if self.found.library not in ("openmpi", "mpich"):
@@ -160,7 +160,8 @@ class Session:
         suspects = [s for s in found if s.slower]
         if not suspects:
             return found, []
-        again = self.measure([(s.cell, s.algorithm) for s in suspects], launches + 2, first=launches)
+        cells = [(s.cell, s.algorithm) for s in suspects]
+        again = self.measure(cells, launches + 2, first=launches, suspects=len(cells))
         fresh = {s.cell: s for s in again}
         merged = [fresh.get(s.cell, s) for s in found]
         return merged, [s for s in again if s.slower]

@@ -144,3 +144,15 @@ def test_regret_is_against_the_best_algorithm_of_the_launches_of_no_side():
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     (found,) = verify.judge(frame, sides, [(CELL, "ring")], repetitions)
     assert (found.ratio, found.regret) == (pytest.approx(1), pytest.approx(0.25))
+
+
+def test_suspects_judged_together_share_the_error():
+    """Of many suspects one would seem slower by chance alone: their intervals widen with their number."""
+    rows, sides = [], {}
+    for pair in range(8):
+        for n, time in enumerate((1e-5, 1.1e-5 * (1 + 0.05 * (-1) ** pair))):
+            sides[2 * pair + n] = (verify.UNTOUCHED, verify.WITH_TABLE)[n]
+            rows.append(made.row("default", 64, time, launch=2 * pair + n))
+    frame, repetitions = pd.DataFrame(rows, columns=list(COLUMNS)), {n: n // 2 for n in range(16)}
+    one, ten = (verify.judge(frame, sides, [(CELL, "ring")], repetitions, suspects=n)[0] for n in (1, 10))
+    assert (one.slower, ten.slower) == (True, False)
