@@ -283,9 +283,4 @@ def _measure(job: Job, work: Plan, clock: Clock) -> None:
 def screened(run: Run) -> Run:
     """Return the run without the launches that measured suspects again."""
     late = {n for n, x in run.launches.items() if x.get("repetition", -1) >= CONFIRM_FROM}
-    return replace(
-        run,
-        launches={n: x for n, x in run.launches.items() if n not in late},
-        cells=[c for c in run.cells if c["launch"] not in late],
-        failed=[c for c in run.failed if c.get("launch") not in late],
-    )
+    return run.without(late)

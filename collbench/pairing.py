@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from collbench.repeats import DISTURBED, movement
+
 STATE_GAP = 1.3
 """Neighbouring probe values further apart than this ratio belong to two states."""
-STATE_SPAN = 2.0
+STATE_SPAN = DISTURBED
 """No state spans more than this ratio (the known ones are 3.6 to 4.5 apart).
 
 Inside one state the probe scatters from 77 to 100 ns on one machine and from 26 to 70 on another, so a smaller limit
@@ -77,12 +79,13 @@ def classify(launches: Iterable[Mapping[str, Any]]) -> list[LaunchState]:
     Args:
         launches: ``launch`` lines with ``probe`` and ``probe_after``.
     """
+    launches = list(launches)
     probes = [(_pingpong(x, "probe"), _pingpong(x, "probe_after")) for x in launches]
     levels = _levels(sorted({p for pair in probes for p in pair if p}))
     found = []
-    for before, after in probes:
+    for launch, (before, after) in zip(launches, probes, strict=True):
         value = before or after
-        moved = bool(before and after and max(before, after) / min(before, after) > STATE_SPAN)
+        moved = (movement(launch) or 0.0) > STATE_SPAN
         seen = tuple(p for p in (before, after) if p)
         found.append(LaunchState(levels[value] if value else None, moved, seen))
     return found

@@ -68,7 +68,12 @@ def series_of(cell: Cell) -> Cell:
 
 
 def agrees(curve: Curve, nbytes: int, names: Iterable[Name], precision: float) -> bool:
-    """Say whether the measured sizes next to ``nbytes`` leave nothing to be found there.
+    """Say whether the measured sizes next to ``nbytes`` leave nothing to be found there (``settled``)."""
+    return bool(settled(curve, nbytes, names, precision))
+
+
+def settled(curve: Curve, nbytes: int, names: Iterable[Name], precision: float) -> frozenset[Name]:
+    """Return who leads next to ``nbytes`` where that leaves nothing to be found there; empty where it does.
 
     They do where (1) the same case leads at both, or the two leaders cannot be told apart at either, and (2) the
     leaders' log times are smooth: the slope between the two sizes lies within the slopes beside them, as it does on
@@ -84,14 +89,17 @@ def agrees(curve: Curve, nbytes: int, names: Iterable[Name], precision: float) -
     left = max((s for s in curve if s < nbytes), default=None)
     right = min((s for s in curve if s > nbytes), default=None)
     if left is None or right is None or not curve[left] or not curve[right]:
-        return False
-    leaders = {_leader(curve[left]), _leader(curve[right])}
+        return frozenset()
+    leaders = frozenset((_leader(curve[left]), _leader(curve[right])))
     if not leaders <= {*names} & {*curve[left]} & {*curve[right]}:
-        return False
+        return frozenset()
     if len(leaders) > 1 and not all(_tied(curve[s], leaders, precision) for s in (left, right)):
-        return False
-    return all(_smooth({s: row[name] for s, row in curve.items() if name in row}, left, right, nbytes)
-               for name in leaders)  # fmt: skip
+        return frozenset()
+    smooth = all(
+        _smooth({s: row[name] for s, row in curve.items() if name in row}, left, right, nbytes)
+        for name in leaders
+    )
+    return leaders if smooth else frozenset()
 
 
 def _leader(row: Mapping[Name, Point]) -> Name:
@@ -147,10 +155,9 @@ class Refinement:
         """
         cell = cases[0].cell
         curve = self._curves.get(series_of(cell), {})
-        if not agrees(curve, cell.nbytes, map(_name, cases), self._precision):
+        leaders = settled(curve, cell.nbytes, map(_name, cases), self._precision)
+        if not leaders:
             return tuple(cases)
-        beside = (max(s for s in curve if s < cell.nbytes), min(s for s in curve if s > cell.nbytes))
-        leaders = {_leader(curve[size]) for size in beside}
         return tuple(c for c in cases if c.algorithm == "default" or _name(c) in leaders)
 
 

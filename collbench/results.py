@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -72,6 +72,15 @@ class Run:
     def name(self) -> str:
         """The run's name: the file name without its extension."""
         return self.path.name.removesuffix(".jsonl")
+
+    def without(self, numbers: Collection[int]) -> "Run":
+        """Return the run without some launches, their cells and their failed cells."""
+        return replace(
+            self,
+            launches={n: x for n, x in self.launches.items() if n not in numbers},
+            cells=[c for c in self.cells if c["launch"] not in numbers],
+            failed=[c for c in self.failed if c.get("launch") not in numbers],
+        )
 
 
 def find(reference: str | None = None, folder: Path | None = None) -> Path:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -110,16 +110,7 @@ def first_environments(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
         if rows:
             others = ", ".join(names[1:])
             remarks.append(f"{run.name}: {len(rows)} row(s) of {others}, measured beside {names[0]}")
-        kept.append(
-            replace(
-                run,
-                launches={n: x for n, x in run.launches.items() if n not in foreign},
-                cells=[c for c in run.cells if c["launch"] not in foreign],
-                failed=[f for f in run.failed if f.get("launch") not in foreign],
-            )
-            if foreign
-            else run
-        )
+        kept.append(run.without(foreign) if foreign else run)
     return kept, remarks
 
 
@@ -268,7 +259,6 @@ def beyond_links(rows: pd.DataFrame, rates: Mapping[tuple[str, int], float]) -> 
         factor = COLLECTIVES[name].busbw_factor
         if factor is None:
             continue
-        part = near.iloc[at]
         times = part["nbytes"].to_numpy(np.float64) / part["time_s"].to_numpy() * factor(ranks) / rate[at]
         above = part.assign(times=times)[times > BEYOND_COPY]
         for algorithm, own in above.groupby("algorithm", sort=True):

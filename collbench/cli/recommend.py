@@ -68,11 +68,12 @@ def command(
         return
     decide = partial(selection.from_runs, loaded, provider=provider, ranks_per_node=ranks_per_node)
     decided = decide(policy=policy)
-    page = guidance.guide(results.frame(own), decided.provider)
+    table = results.frame(own)
+    page = guidance.guide(table, decided.provider)
     if not guidance_only:
         show(decided, words)
     words.print(guidance_text.render(page), markup=False, highlight=False, soft_wrap=True)
-    better = guidelines.check(results.frame(own))
+    better = guidelines.check(table)
     _few(words, "use a composition instead", [v.sentence for v in better])
     if as_json:
         flat = {} if guidance_only else plain.to_json(decided)
