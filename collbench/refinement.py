@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from collbench.records import Case, Cell, Params
-from collbench.samplers import DROP_Z, MAD_TO_SIGMA, MEDIAN_EFFICIENCY
+from collbench.samplers import DROP_Z, median_error
 
 AGREE = "its neighbours agree"
 """Reason of the ``skipped`` lines of cases that need no measuring."""
@@ -166,9 +166,7 @@ def _name(case: Case) -> Name:
 
 
 def _error(blocks_s: Sequence[float]) -> float:
-    """Return the standard error of the log of the median of blocks (normal efficiency, MAD); 0 below three."""
+    """Return the standard error of the log of the median of blocks; 0 below three."""
     if len(blocks_s) < 3:
         return 0.0
-    logs = np.log(np.asarray(blocks_s, dtype=float))
-    mad = float(np.median(np.abs(logs - np.median(logs))))
-    return MEDIAN_EFFICIENCY * MAD_TO_SIGMA * mad / math.sqrt(len(logs))
+    return median_error(np.log(np.asarray(blocks_s, dtype=float)))

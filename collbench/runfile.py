@@ -1,4 +1,4 @@
-"""Writing a run file: append-only JSON lines, each on disk when its cell ends. Imports nothing heavy.
+"""Writing and following a run file: append-only JSON lines, each on disk when its cell ends. Imports nothing heavy.
 
 Schema history:
     1: kinds run, launch, cell, failed, skipped; proof (what an untimed proof found) and launch_end (probe after).
@@ -19,6 +19,29 @@ from collbench.errors import UnansweredError, UsageError
 SCHEMA = 1
 CHUNK = 512
 """Lines parsed at a time."""
+
+
+class Follower:
+    """Reads the whole lines that others append to a run file, each once.
+
+    Args:
+        path: the run file; it need not exist yet.
+        offset: bytes that are known already.
+    """
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self._path, self._offset = path, offset
+
+    def lines(self) -> list[bytes]:
+        """Return the whole lines that are new; half a line is left for the next look."""
+        if not self._path.exists() or self._path.stat().st_size == self._offset:
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data.rfind(b"\n") + 1
+        self._offset += whole
+        return data[:whole].splitlines()
 
 
 class RunWriter:

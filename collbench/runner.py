@@ -21,7 +21,7 @@ from collbench.plan import Group, Launch, Plan, proof_key, unplaced
 from collbench.processes import Job
 from collbench.records import Case
 from collbench.request import RunOptions
-from collbench.runfile import RunWriter, parse_lines
+from collbench.runfile import Follower, RunWriter, parse_lines
 
 POLL_S = 0.05
 STARTUP_S = 2.0
@@ -72,7 +72,7 @@ class Runner:
         self._history = History(plan)
         for line in parse_lines(output.read_bytes(), output)[0]:
             self._history.take(line)
-        self._offset = output.stat().st_size
+        self._appended = Follower(output, output.stat().st_size)
         self._started = time.monotonic()
         self._names: dict[str, str] = {}
         self._startup_s = STARTUP_S
@@ -257,12 +257,7 @@ class Runner:
 
     def _read_lines(self, launch: Launch) -> None:
         """Take in the whole lines that the worker has appended since the last look."""
-        with self._output.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-        whole = data.rfind(b"\n") + 1
-        self._offset += whole
-        for raw in data[:whole].splitlines():
+        for raw in self._appended.lines():
             line = json.loads(raw)
             self._take(line, launch)
             self._observer.line(line)

@@ -59,6 +59,12 @@ def fixed_blocks(iterations: int, max_rounds: int) -> tuple[int, int]:
     return math.ceil(iterations / length), length
 
 
+def median_error(logs: Times) -> float:
+    """Return the standard error of the median of logs, from their MAD (normal efficiency)."""
+    mad = float(np.median(np.abs(logs - np.median(logs))))
+    return MEDIAN_EFFICIENCY * MAD_TO_SIGMA * mad / math.sqrt(len(logs))
+
+
 def log_ratio(series: Sequence[float], leader: Sequence[float]) -> tuple[float, float]:
     """Return the paired median log-ratio of two block series and its standard error (infinite below 3 pairs)."""
     n = min(len(series), len(leader))
@@ -66,8 +72,7 @@ def log_ratio(series: Sequence[float], leader: Sequence[float]) -> tuple[float, 
     centre = float(np.median(logs))
     if n < LEAST_ROUNDS:
         return centre, math.inf
-    mad = float(np.median(np.abs(logs - centre)))
-    return centre, MEDIAN_EFFICIENCY * MAD_TO_SIGMA * mad / math.sqrt(n)
+    return centre, median_error(logs)
 
 
 class Race:
@@ -147,9 +152,7 @@ class Race:
         blocks = np.asarray(self.series[leader].blocks)
         if len(blocks) < LEAST_ROUNDS:
             return False
-        mad = float(np.median(np.abs(np.log(blocks) - np.median(np.log(blocks)))))
-        error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * mad / math.sqrt(len(blocks))
-        return DROP_Z * error <= self._precision
+        return DROP_Z * median_error(np.log(blocks)) <= self._precision
 
 
 PERCENTILES = {"min": 0.0, "p10": 10.0, "p50": 50.0, "p90": 90.0, "p99": 99.0, "max": 100.0}

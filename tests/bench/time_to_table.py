@@ -32,6 +32,7 @@ from table_regret import ALONE, TOGETHER
 
 from collbench import installation, plan, profile, request
 from collbench.records import Case
+from collbench.runfile import Follower
 from collbench.units import format_duration, parse_sizes
 
 ALL = "allreduce,bcast,allgather,reduce_scatter,reduce,alltoall,gather,scatter"
@@ -105,7 +106,7 @@ class Tail:
     """Follows a run file and notes when each line came: what is start-up, what is proof, what is measuring."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.offset, self.started = path, 0, time.perf_counter()
+        self._appended, self.started = Follower(path), time.perf_counter()
         self.launches = 0
         self.proof_s = self.proving_s = self.measuring_s = 0.0
         self._before = self._up = self._last = 0.0
@@ -113,15 +114,8 @@ class Tail:
 
     def look(self) -> None:
         """Take in the whole lines that are new."""
-        if not self.path.exists() or self.path.stat().st_size == self.offset:
-            return
         now = time.perf_counter() - self.started
-        with self.path.open("rb") as file:
-            file.seek(self.offset)
-            data = file.read()
-        whole = data.rfind(b"\n") + 1
-        self.offset += whole
-        for line in data[:whole].splitlines():
+        for line in self._appended.lines():
             self._take(line, now)
 
     def _take(self, line: bytes, now: float) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UnansweredError, UsageError
-from collbench.runfile import SCHEMA, RunWriter, parse_lines
+from collbench.runfile import SCHEMA, Follower, RunWriter, parse_lines
 
 RUN = {"kind": "run", "schema": SCHEMA}
 values = st.recursive(
@@ -159,3 +159,16 @@ def test_a_device_that_is_full_is_said_in_one_sentence():
     writer = RunWriter(Path("/dev/full"))
     with pytest.raises(UnansweredError, match="No space left"):
         writer.write(RUN)
+
+
+def test_a_follower_reads_each_whole_line_once(tmp_path):
+    """Half a line is left for the next look; a file that is not there yet has no lines."""
+    path = tmp_path / "r.jsonl"
+    follower = Follower(path)
+    assert follower.lines() == []
+    path.write_bytes(b'{"a":1}\n{"b"')
+    assert follower.lines() == [b'{"a":1}']
+    assert follower.lines() == []
+    with path.open("ab") as file:
+        file.write(b":2}\n")
+    assert follower.lines() == [b'{"b":2}']
