@@ -95,11 +95,8 @@ def settled(curve: Curve, nbytes: int, names: Iterable[Name], precision: float) 
         return frozenset()
     if len(leaders) > 1 and not all(_tied(curve[s], leaders, precision) for s in (left, right)):
         return frozenset()
-    smooth = all(
-        _smooth({s: row[name] for s, row in curve.items() if name in row}, left, right, nbytes)
-        for name in leaders
-    )
-    return leaders if smooth else frozenset()
+    curves = ({s: row[name] for s, row in curve.items() if name in row} for name in leaders)
+    return leaders if all(smooth(points, left, right, nbytes) for points in curves) else frozenset()
 
 
 def _leader(row: Mapping[Name, Point]) -> Name:
@@ -111,8 +108,18 @@ def _tied(row: Mapping[Name, Point], leaders: Iterable[Name], precision: float) 
     return abs(one.log_s - other.log_s) <= precision + DROP_Z * math.hypot(one.error, other.error)
 
 
-def _smooth(points: Mapping[int, Point], left: int, right: int, nbytes: int) -> bool:
-    """Say whether neither side's line, drawn on to ``nbytes``, lies above the chord: no jump, no bend downwards."""
+def smooth(points: Mapping[int, Point], left: int, right: int, nbytes: int) -> bool:
+    """Say whether a curve has no jump between ``left`` and ``right``, and does not bend downwards there.
+
+    It has none where neither side's line, drawn on to ``nbytes``, lies above the chord. Beyond the ends of the curve a
+    constant time (left) and one in proportion to the size (right) are assumed.
+
+    Args:
+        points: sizes → times of one case; holds ``left`` and ``right``.
+        left: the nearest measured size below ``nbytes``.
+        right: the nearest above.
+        nbytes: a size between them.
+    """
     before = max((s for s in points if s < left), default=None)
     after = min((s for s in points if s > right), default=None)
     rising = 0.0 if before is None else _slope(points, before, left)

@@ -25,7 +25,7 @@ class RunOptions:
         ranks_per_node: ranks on each host.
         mpi: an mpiexec, a prefix or a virtual environment.
         thread_level: single, funneled, serialized or multiple.
-        sync: barrier or window.
+        sync: barrier, dissemination or window.
         rotate_buffers: pairs of buffers that calls go through in turn.
         rotate_root: let the root of rooted collectives go round (False = as the profile has it).
         refine: race only where neighbouring sizes disagree; None = as the profile has it, never where ``sizes`` are named.

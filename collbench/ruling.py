@@ -1,4 +1,8 @@
-"""From segments of a series to rules: every size from 0 up exactly once, boundaries where the curves cross."""
+"""From segments of a series to rules: every size from 0 up exactly once, boundaries where the curves cross.
+
+Where a curve jumps between the two sizes (a limit of the eager protocol, say) nobody knows where they cross: there the
+default, if it is one of the two, keeps the gap.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +14,7 @@ from collbench.candidates import Series
 from collbench.collectives import COLLECTIVES
 from collbench.decision import Policy
 from collbench.records import Rule
+from collbench.refinement import Point, smooth
 
 
 def rules_of(series: Series, chosen: Sequence[segments.Segment], policy: Policy, provider: str) -> list[Rule]:
@@ -20,12 +25,30 @@ def rules_of(series: Series, chosen: Sequence[segments.Segment], policy: Policy,
         end: int | None = None
         if number + 1 < len(chosen):
             below, above = column, chosen[number + 1][2]
-            pair = (int(series.sizes[last]), int(series.sizes[last + 1]))
-            rows = series.log_time[last : last + 2]
-            end = segments.boundary(pair, rows[:, below].tolist(), rows[:, above].tolist()) - 1
+            end = _first_above(series, last, below, above) - 1
         rules.append(_rule(series, provider, (first, last, column), start, end))
         start = (end or 0) + 1
     return _with_tail(series, policy, rules)
+
+
+def _first_above(series: Series, last: int, below: int, above: int) -> int:
+    """Return the first size that the choice ``above`` serves, in (sizes[last], sizes[last + 1]]."""
+    low, high = int(series.sizes[last]), int(series.sizes[last + 1])
+    if series.default in (below, above) and not all(_smooth(series, last, c) for c in (below, above)):
+        return high if series.default == below else low + 1
+    rows = series.log_time[last : last + 2]
+    return segments.boundary((low, high), rows[:, below].tolist(), rows[:, above].tolist())
+
+
+def _smooth(series: Series, last: int, column: int) -> bool:
+    """Say whether a choice's curve goes smoothly from one size to the next; True where that is not known."""
+    times = series.log_time[:, column]
+    known = zip(series.sizes.tolist(), times.tolist(), strict=True)
+    points = {size: Point(log_s) for size, log_s in known if size > 0 and np.isfinite(log_s)}
+    low, high = int(series.sizes[last]), int(series.sizes[last + 1])
+    if low not in points or high not in points:
+        return True
+    return smooth(points, low, high, max(low + 1, int(np.sqrt(low * high))))
 
 
 def _rule(series: Series, provider: str, segment: segments.Segment, start: int, end: int | None) -> Rule:

@@ -42,7 +42,7 @@ class Speedup:
         low: lower end of the 95 % interval.
         high: upper end.
         pairs: launches a side.
-        regret: t(with table)/t(best algorithm) − 1; None where no algorithm was measured beside it.
+        regret: t(with table)/t(best algorithm) − 1; None where no algorithm was measured.
     """
 
     cell: Cell
@@ -161,7 +161,6 @@ def measure_plan(
     launches: int,
     *,
     first: int = 0,
-    rivals: Mapping[Cell, Sequence[Case]] | None = None,
 ) -> Plan:
     """Return interleaved launches with and without the table, the order turned each time.
 
@@ -171,8 +170,6 @@ def measure_plan(
         environment: of the table.
         launches: of each side.
         first: number of the first repetition (fresh launches follow on earlier ones).
-        rivals: forced algorithms, measured with the default in ``FORCED_LAUNCHES`` launches of their own, which are
-            those of a plain run: they belong to no side.
     """
     common = forcing.common_settings(found.library, found.version, None)
     sides: dict[str, Mapping[str, str]] = {UNTOUCHED: common, WITH_TABLE: {**common, **environment}}
@@ -184,10 +181,36 @@ def measure_plan(
         order = (UNTOUCHED, WITH_TABLE) if repetition % 2 == 0 else (WITH_TABLE, UNTOUCHED)
         default = tuple(Group((Case(c, found.library, "default"),)) for c in own)
         planned += [Launch(ranks, repetition, "measure", sides[side], default, side) for side in order]
-        if rivals and repetition < first + FORCED_LAUNCHES:
-            groups = tuple(Group((Case(c, found.library, "default"), *rivals.get(c, ()))) for c in own)
-            planned.append(Launch(ranks, repetition, "measure", common, groups))
     return Plan(tuple(planned))
+
+
+def rivals_plan(rivals: Mapping[Cell, Sequence[Case]], found: Installation, first: int = 0) -> Plan:
+    """Return launches that measure every algorithm beside the default, for the regret; they are those of a plain run.
+
+    Args:
+        rivals: cell → forced algorithms.
+        found: whose library.
+        first: number of the first repetition.
+    """
+    common = forcing.common_settings(found.library, found.version, None)
+    planned = [
+        Launch(
+            ranks, repetition, "measure", common,
+            tuple(Group((Case(c, found.library, "default"), *own)) for c, own in rivals.items() if c.ranks == ranks),
+        )
+        for repetition in range(first, first + FORCED_LAUNCHES)
+        for ranks in sorted({c.ranks for c in rivals})
+    ]  # fmt: skip
+    return Plan(tuple(planned))
+
+
+def synchronisation(table: LoadedTable) -> str:
+    """Return how ranks start together on both sides: after a barrier of collbench's own where the table changes MPI_Barrier.
+
+    Else the table's barrier would be part of what every other collective is measured with (see ``mpi.gate``).
+    """
+    changed = any(s.collective == "barrier" and s.algorithm != "default" for s in table.stretches)
+    return "dissemination" if changed else "barrier"
 
 
 def judge(
@@ -228,19 +251,30 @@ def judge(
         found.append(
             Speedup(
                 cell, algorithm, float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)),
-                len(logs), _regret(own, table),
+                len(logs), _regret(own, mean),
             )
         )  # fmt: skip
     return found
 
 
-def _regret(own: pd.DataFrame, table: pd.DataFrame) -> float | None:
-    """Return t(with the table)/t(best algorithm) − 1, medians over launches; the default is one of the algorithms."""
+def _regret(own: pd.DataFrame, gain: float) -> float | None:
+    """Return t(with the table)/t(best algorithm) − 1, both against the untouched default beside them.
+
+    Ratios inside one launch are compared, so neither the machine's state nor another way to synchronise matters.
+
+    Args:
+        own: rows of one cell; those without a side measured the algorithms.
+        gain: log t(untouched) − log t(with the table).
+    """
     forced = own[own["side"].isna()]
-    times = forced.groupby(["algorithm", "params"])["time_s"].median()
-    if len(times) < 2:
+    times = forced.pivot_table(
+        index="launch", columns=["algorithm", "params"], values="time_s", aggfunc="median"
+    )
+    default = ("default", "{}")
+    if times.shape[1] < 2 or default not in times.columns:
         return None
-    return float(table[WITH_TABLE].median() / times.min() - 1)
+    best = float(times.rdiv(times[default], axis=0).median().max())
+    return best / float(np.exp(gain)) - 1
 
 
 def overall(found: Sequence[Speedup]) -> tuple[float, float, float]:

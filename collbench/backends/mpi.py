@@ -60,7 +60,7 @@ def _prepare(session: Session, case: Case) -> Ready | None:
         wrong = preparing.validate(session, case, call, prepared)
         if wrong is None:
             evidence = _evidence(session, case)
-            timed.block(call, max(session.sampling.warmup, len(call.argument_sets)), sync="barrier")
+            timed.block(call, max(session.sampling.warmup, len(call.argument_sets)))
             return Ready(case, call, evidence, messages=prepared[0].messages if prepared else 1)
         fail(session, case, "wrong_result", wrong)
     except calls.MpiCallError as error:

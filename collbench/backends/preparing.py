@@ -55,7 +55,7 @@ def _validate_pair(session: Session, made: Call, prepared: portable.Prepared, in
     """Check a point-to-point mode: the receiving rank must hold its partner's bytes (agreed over all ranks)."""
     _pattern(prepared.send, session.control.Get_rank())
     prepared.recv.fill(0)
-    timed.block(made, 1, sync="barrier", first=index)
+    timed.block(made, 1, first=index)
     wrong = np.zeros(1, dtype=np.int64)
     if prepared.source is not None:
         wrong[0] = _pattern(prepared.recv, prepared.source, compare=True)

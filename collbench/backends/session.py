@@ -29,7 +29,7 @@ class Session:
         evidence: proof key → evidence found by the proof launch.
         emit: appends a line to the run file; does nothing on other ranks than 0.
         beat: tells the driver what is in flight: (case or None, timeout in seconds).
-        sync: barrier or window.
+        sync: barrier, dissemination or window.
         clocks: the real nodes' clocks; None = all ranks share one.
         throttling: counts throttled cores; None = not watched.
         step_s: step of the clock; None = unknown.

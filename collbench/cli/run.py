@@ -73,10 +73,10 @@ from collbench.units import format_duration
 )
 @click.option(
     "--sync",
-    type=click.Choice(["barrier", "window"]),
+    type=click.Choice(["barrier", "dissemination", "window"]),
     default="barrier",
     show_default=True,
-    help="How ranks start together.",
+    help="How ranks start together: after MPI_Barrier, after a barrier of collbench's own, or by clock.",
 )
 @click.option(
     "--rotate-buffers",

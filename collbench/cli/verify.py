@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,12 +113,13 @@ class Session:
             writer.write({"kind": "run", "schema": 1, "tool": f"collbench {__version__}", "profile": "verify",
                           "seed": options.seed, "argv": ["collbench", "verify"], "label": str(table.path.name)})  # fmt: skip
 
-    def _run(self, plan: Plan) -> int:
+    def _run(self, plan: Plan, sync: str = "barrier") -> int:
         """Run a plan and return the number of its first launch."""
         first = self._next
+        options = replace(self.options, sync=sync)
         total = sum(len(x.cases) for x in plan.launches if x.purpose == "measure")
         with PlainProgress(total, self.console, quiet=True) as progress:
-            work = runner.Runner(plan, self.options, self.found, self.path, progress, first_launch=first,
+            work = runner.Runner(plan, options, self.found, self.path, progress, first_launch=first,
                                  probe=probe.probe)  # fmt: skip
             outcome = work.run()
         self._next += outcome.launches
@@ -135,11 +137,11 @@ class Session:
 
     def measure(self, wanted: Wanted, launches: int, first: int = 0, suspects: int = 1) -> list[Speedup]:
         """Return the speed-ups on interleaved launches from repetition ``first`` on."""
-        rivals = {cell: self._rivals(cell) for cell, _ in wanted}
-        plan = verify.measure_plan(
-            wanted, self.found, self.table.environment, launches, first=first, rivals=rivals
-        )
-        self._run(plan)
+        sides_plan = verify.measure_plan(wanted, self.found, self.table.environment, launches, first=first)
+        self._run(sides_plan, verify.synchronisation(self.table))
+        rivals = {cell: own for cell, _ in wanted if (own := self._rivals(cell))}
+        if rivals:
+            self._run(verify.rivals_plan(rivals, self.found, first))
         run = results.read(self.path)
         sides = {n: str(x.get("variant")) for n, x in run.launches.items() if x.get("variant")}
         pairs = {n: int(x["repetition"]) for n, x in run.launches.items() if x.get("purpose") == "measure"}

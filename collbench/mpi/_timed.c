@@ -20,7 +20,7 @@
 #endif
 
 typedef intptr_t W;
-enum { MAX_ARGS = 12, SYNC_NONE = 0, SYNC_BARRIER = 1, SYNC_WINDOW = 2 };
+enum { MAX_ARGS = 12, SYNC_NONE = 0, SYNC_CALLS = 1, SYNC_WINDOW = 2 };
 
 static inline int64_t now_ns(void) {
     struct timespec t;
@@ -46,12 +46,12 @@ static inline int call(W fn, int n, const W *a) {
 static int known_arity(int n) { return n == 1 || (n >= 5 && n <= 9) || n == MAX_ARGS; }
 
 typedef struct {
-    W fn, sync_fn, sync_comm;
-    const W *args;
+    W fn, sync_fn;
+    const W *args, *sync_args;
     int64_t base_ns, window_ns, *start, *end;
-    Py_ssize_t iterations, sets, first;
+    Py_ssize_t iterations, sets, first, sync_calls;
     uint8_t *late;
-    int arity, sync;
+    int arity, sync_arity, sync;
 } Job;
 
 /* Run the block; returns the number of finished iterations and the code of the call that failed (0 = none). */
@@ -61,8 +61,9 @@ static Py_ssize_t run(const Job *job, int *code) {
     for (Py_ssize_t i = 0; i < j.iterations; i++) {
         const W *a = j.args + set * j.arity;
         if (++set == j.sets) set = 0;
-        if (j.sync == SYNC_BARRIER) {
-            if ((*code = ((int (*)(W))j.sync_fn)(j.sync_comm)) != 0) return i;
+        if (j.sync == SYNC_CALLS) {
+            for (Py_ssize_t k = 0; k < j.sync_calls; k++)
+                if ((*code = call(j.sync_fn, j.sync_arity, j.sync_args + k * j.sync_arity)) != 0) return i;
         } else if (j.sync == SYNC_WINDOW) {
             const int64_t target = j.base_ns + i * j.window_ns;
             int64_t t = now_ns();
@@ -93,15 +94,15 @@ static PyObject *block(PyObject *self, PyObject *args) {
     (void)self;
     Job job;
     memset(&job, 0, sizeof job);
-    Py_buffer sets, start, end, late;
-    long long fn, sync_fn, sync_comm, base, window;
-    if (!PyArg_ParseTuple(args, "Liy*nniLLLLw*w*w*", &fn, &job.arity, &sets, &job.iterations, &job.first, &job.sync,
-                          &sync_fn, &sync_comm, &base, &window, &start, &end, &late))
+    Py_buffer sets, sync_sets, start, end, late;
+    long long fn, sync_fn, base, window;
+    if (!PyArg_ParseTuple(args, "Liy*nniLiy*LLw*w*w*", &fn, &job.arity, &sets, &job.iterations, &job.first, &job.sync,
+                          &sync_fn, &job.sync_arity, &sync_sets, &base, &window, &start, &end, &late))
         return NULL;
     PyObject *result = NULL;
     const Py_ssize_t stamps = job.iterations * (Py_ssize_t)sizeof(int64_t);
-    if (!known_arity(job.arity)) {
-        PyErr_Format(PyExc_ValueError, "no call takes %d arguments", job.arity);
+    if (!known_arity(job.arity) || (job.sync == SYNC_CALLS && !known_arity(job.sync_arity))) {
+        PyErr_Format(PyExc_ValueError, "no call takes %d arguments", known_arity(job.arity) ? job.sync_arity : job.arity);
     } else if (job.iterations < 0 || job.first < 0) {
         PyErr_SetString(PyExc_ValueError, "iterations and first must not be negative");
     } else if (big_enough(&sets, job.arity * (Py_ssize_t)sizeof(W), "args") && big_enough(&start, stamps, "start") &&
@@ -109,7 +110,8 @@ static PyObject *block(PyObject *self, PyObject *args) {
         int code = 0;
         job.fn = (W)fn;
         job.sync_fn = (W)sync_fn;
-        job.sync_comm = (W)sync_comm;
+        job.sync_args = sync_sets.buf;
+        job.sync_calls = job.sync == SYNC_CALLS ? sync_sets.len / (job.sync_arity * (Py_ssize_t)sizeof(W)) : 0;
         job.base_ns = base;
         job.window_ns = window;
         job.args = sets.buf;
@@ -121,6 +123,7 @@ static PyObject *block(PyObject *self, PyObject *args) {
         result = PyErr_Occurred() ? NULL : Py_BuildValue("(ni)", done, code);
     }
     PyBuffer_Release(&sets);
+    PyBuffer_Release(&sync_sets);
     PyBuffer_Release(&start);
     PyBuffer_Release(&end);
     PyBuffer_Release(&late);
@@ -234,7 +237,7 @@ static PyObject *copy_gbs(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"block", block, METH_VARARGS,
-     "block(fn, arity, args, iterations, first, sync, sync_fn, sync_comm, base_ns, window_ns, start, end, late)\n"
+     "block(fn, arity, args, iterations, first, sync, sync_fn, sync_arity, sync_args, base_ns, window_ns, start, end, late)\n"
      "-> (finished iterations, code of the call that failed or 0); stamps in CLOCK_MONOTONIC nanoseconds."},
     {"monotonic_ns", monotonic_ns, METH_NOARGS, "CLOCK_MONOTONIC in nanoseconds."},
     {"clock_step_ns", clock_step_ns, METH_NOARGS, "Least difference between two readings of the clock that differ."},

@@ -12,6 +12,7 @@ from collbench.errors import UnansweredError
 from collbench.mpi.arguments import BUILDERS, datatype, handle, operator
 from collbench.mpi.arguments import setting as argument_setting
 from collbench.mpi.buffers import Buffers
+from collbench.mpi.gate import GATES, Gate
 from collbench.records import Case
 
 __all__ = ["Call", "MpiCallError", "datatype", "function_address", "handle", "operator", "prepare", "sizes"]
@@ -56,6 +57,13 @@ class Call:
     buffers: Buffers | None = None
     roots: tuple[int, ...] = (0,)
     keepalive: tuple[Any, ...] = field(default=(), repr=False)
+    _gates: dict[str, Gate] = field(default_factory=dict, repr=False, compare=False)
+
+    def gate(self, MPI: Any, sync: str) -> Gate:
+        """Return where ranks meet before each call; ``sync`` is a key of ``gate.GATES``."""
+        if sync not in self._gates:
+            self._gates[sync] = GATES[sync](MPI, self.sync_comm)
+        return self._gates[sync]
 
     @property
     def root(self) -> int:

@@ -11,14 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from collbench.errors import UsageError
-from collbench.mpi.calls import Call, MpiCallError, function_address, handle, prepare
+from collbench.mpi.calls import Call, MpiCallError, function_address, prepare
+from collbench.mpi.gate import GATES
 from collbench.mpi.guard import held
 from collbench.mpi.start import loaded
 from collbench.records import Case, Cell
 
 Stamps = npt.NDArray[np.int64]
 
-_SYNC = {"none": 0, "barrier": 1, "window": 2}
+_SYNC = {"none": 0, **dict.fromkeys(GATES, 1), "window": 2}
+_NO_ARGUMENTS = np.zeros((0, 1), np.int64)
 _LEAD_NS = 200_000
 """Time between agreeing on the first window and its start: the broadcast must have arrived everywhere."""
 
@@ -71,7 +73,8 @@ def block(
     Args:
         call: from ``calls.prepare`` or ``Call.from_pointer``.
         iterations: how many.
-        sync: barrier (before each call), window (all ranks start at agreed times) or none (back to back).
+        sync: barrier (the library's, before each call), dissemination (collbench's own), window (all ranks start at
+            agreed times) or none (back to back).
         window_s: distance of the windows' starts; must exceed one call's time.
         first: which argument set the first iteration takes (rotation goes on from block to block).
         offset_ns: this rank's clock minus rank 0's, for windows across nodes.
@@ -118,11 +121,11 @@ def _run_c(call: Call, plan: _Plan) -> Block:
     assert _C is not None
     stamps = plan.stamps()
     arguments = np.array(call.argument_sets, dtype=np.int64)
-    barrier = plan.sync == "barrier"
+    gate = call.gate(loaded(), plan.sync) if plan.sync in GATES else None
     done, code = _C.block(
         call.address, arguments.shape[1], arguments, plan.iterations, plan.first, _SYNC[plan.sync],
-        function_address(loaded(), "MPI_Barrier") if barrier else 0,
-        handle(loaded(), call.sync_comm) if barrier else 0,
+        function_address(loaded(), gate.function) if gate else 0,
+        gate.arguments.shape[1] if gate else 0, gate.arguments if gate else _NO_ARGUMENTS,
         plan.base_ns, plan.window_ns, stamps.start_ns, stamps.end_ns, stamps.late,
     )  # fmt: skip
     if code:
@@ -150,14 +153,14 @@ def error_text(text: str) -> str:
 def _run_mpi4py(call: Call, plan: _Plan) -> Block:
     MPI, stamps = loaded(), plan.stamps()
     start, end, late = stamps.start_ns, stamps.end_ns, stamps.late
-    barrier = call.sync_comm.Barrier if plan.sync == "barrier" else None
+    gate = call.gate(MPI, plan.sync).callables if plan.sync in GATES else ()
     clock, functions, window = time.monotonic_ns, call.callables, plan.sync == "window"
     try:
         for i in range(plan.iterations):
             function = functions[(plan.first + i) % len(functions)]
-            if barrier:
-                barrier()
-            elif window:
+            for meet in gate:
+                meet()
+            if window:
                 target = plan.base_ns + i * plan.window_ns
                 late[i] = clock() > target
                 while clock() < target:

@@ -21,7 +21,8 @@ _PALETTE = (
     "bright_magenta", "bright_blue", "bright_red",
 )  # fmt: skip
 _SYNC = {
-    "barrier": "after a barrier", "window": "started by clock", "none": "calls back to back",
+    "barrier": "after a barrier", "dissemination": "after collbench's own barrier", "window": "started by clock",
+    "none": "calls back to back",
 }  # fmt: skip
 _REDUCTION = {
     "max": "slowest rank",

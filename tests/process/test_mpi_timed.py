@@ -19,7 +19,7 @@ def test_each_scheme_stamps_every_iteration_on_every_rank(launch):
         case = Case(Cell("bcast", 2, 2, 64), library.identify(MPI).name, "default")
         call = calls.prepare(MPI, world, case, copies=2, rotate_root=True)
         timed.warm_up(call)
-        for sync in ("barrier", "window", "none"):
+        for sync in ("dissemination", "barrier", "window", "none"):
             for timer in ("c", "mpi4py"):
                 found = timed.block(call, 100, sync=sync, window_s=1e-4, timer=timer)
                 start_ns, end_ns = found

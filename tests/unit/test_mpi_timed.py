@@ -58,9 +58,22 @@ def test_a_failing_call_ends_the_block():
     address, _keep, seen = counting(fail_at=3)
     start, end, late = np.zeros(9, np.int64), np.zeros(9, np.int64), np.zeros(9, np.bool_)
     arguments = np.array([[1]], np.int64)
-    result = _timed.block(address, 1, arguments, 9, 0, 0, 0, 0, 0, 1, start, end, late)
+    result = _timed.block(address, 1, arguments, 9, 0, 0, 0, 0, b"", 0, 1, start, end, late)
     assert result == (2, 7)
     assert len(seen) == 3
+
+
+@needs_c
+def test_every_call_follows_one_meeting_of_the_ranks():
+    """All calls of the gate come first, in order, with their own arguments; an error there ends the block."""
+    from collbench.mpi import _timed
+
+    address, _keep, seen = counting(fail_at=5)
+    start, end, late = np.zeros(9, np.int64), np.zeros(9, np.int64), np.zeros(9, np.bool_)
+    gate, arguments = np.array([[10], [20]], np.int64), np.array([[1]], np.int64)
+    result = _timed.block(address, 1, arguments, 9, 0, 1, address, 1, gate, 0, 1, start, end, late)
+    assert result == (1, 7)
+    assert seen == [10, 20, 1, 10, 20]
 
 
 @needs_c
@@ -74,7 +87,7 @@ def test_the_extension_refuses_arrays_that_are_too_small(spoil):
     arguments = np.zeros(0 if spoil == "args" else 1, np.int64)
     arity, iterations = (3 if spoil == "arity" else 1), (-1 if spoil == "iterations" else 9)
     with pytest.raises(ValueError, match=r"needed|arguments|negative"):
-        _timed.block(address, arity, arguments, iterations, 0, 0, 0, 0, 0, 1, *arrays)
+        _timed.block(address, arity, arguments, iterations, 0, 0, 0, 0, b"", 0, 1, *arrays)
     assert seen == []
 
 
@@ -86,11 +99,11 @@ def test_windows_start_when_they_should_and_misses_are_marked():
     address, _keep, _ = counting()
     start, end, late = np.zeros(20, np.int64), np.zeros(20, np.int64), np.zeros(20, np.bool_)
     base, window = _timed.monotonic_ns() + 2_000_000, 100_000
-    _timed.block(address, 1, np.array([[1]], np.int64), 20, 0, 2, 0, 0, base, window, start, end, late)
+    _timed.block(address, 1, np.array([[1]], np.int64), 20, 0, 2, 0, 0, b"", base, window, start, end, late)
     targets = base + window * np.arange(20)
     assert (start >= targets).all()
     assert not late[0]
-    _timed.block(address, 1, np.array([[1]], np.int64), 20, 0, 2, 0, 0, 1, 1, start, end, late)
+    _timed.block(address, 1, np.array([[1]], np.int64), 20, 0, 2, 0, 0, b"", 1, 1, start, end, late)
     assert late.all()
 
 

@@ -69,6 +69,20 @@ def test_a_faster_algorithm_wins_where_it_is_faster():
     assert 0 < ring.gain_low < ring.gain < ring.gain_high
 
 
+@pytest.mark.parametrize("low", [True, False])
+def test_where_a_curve_jumps_the_default_keeps_the_gap(low):
+    """The default jumps at 3000 B (an eager limit) above or below ring's curve: nobody saw at which size in the gap."""
+
+    def default(nbytes):
+        return 2e-6 * (1.6 if (nbytes > 3000) == low else 0.6)
+
+    curves = {"default": {n: default(n) for n in SIZES}, "ring": dict.fromkeys(SIZES, 2e-6)}
+    rules = selection.select(table(planted(curves))).rules
+    below, above = max(n for n in SIZES if n < 3000), min(n for n in SIZES if n > 3000)
+    ring = next(r for r in rules if r.algorithm == "ring")
+    assert (ring.min_bytes == above) if low else (ring.max_bytes == below)
+
+
 @pytest.mark.parametrize("gain", [0.0, 0.01])
 def test_a_gain_below_the_margin_keeps_the_default(gain):
     times = {"default": dict.fromkeys(SIZES, 1e-5), "ring": dict.fromkeys(SIZES, 1e-5 / (1 + gain))}
