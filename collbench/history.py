@@ -44,6 +44,20 @@ class History:
             end = {"probe_after": line.get("probe"), "seconds": line.get("seconds")}
             self._launches[line["launch"]].update(end)
 
+    def plan(self, launch: Launch) -> None:
+        """Take in a launch that was planned later."""
+        self._plan = (*self._plan, launch)
+
+    def cells(self) -> list[Line]:
+        """Return the ``cell`` lines of the launches that were planned from the start."""
+        planned = {(x.ranks, x.repetition) for x in self._plan}
+        return [
+            cell
+            for number, line in self._launches.items()
+            if (line["ranks"], line["repetition"]) in planned and "replaces" not in line
+            for cell in self._cells.get(number, ())
+        ]
+
     def known(self, launch: Launch) -> list[Line]:
         """Return the cells that earlier starts of a planned launch measured, where it has sizes to leave out."""
         if not any(group.level for group in launch.groups):

@@ -1,6 +1,7 @@
 """Who watches a run, and what it came to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -33,6 +34,7 @@ class Outcome:
         agreed: cases of sizes that needed no measuring, since their neighbours agree.
         launches: process starts.
         repeated: of them, repeats of disturbed ones.
+        confirming: of them, second ones of winners.
         failed: the failed lines.
     """
 
@@ -41,6 +43,7 @@ class Outcome:
     agreed: int = 0
     launches: int = 0
     repeated: int = 0
+    confirming: int = 0
     failed: list[Line] = field(default_factory=list)
 
     def take(self, line: Line) -> None:
@@ -54,10 +57,17 @@ class Outcome:
         else:
             self.skipped += 1
 
+    @contextmanager
+    def the_same_cases(self) -> Iterator[None]:
+        """Let what is measured or left out meanwhile not count: the cases did already."""
+        cells, skipped = self.cells, self.skipped
+        yield
+        self.cells, self.skipped = cells, skipped
+
     @property
     def is_empty(self) -> bool:
         """Say whether there was something to measure and nothing was; a complete run that goes on has nothing."""
-        return self.launches > self.repeated and not self.cells and not self.agreed
+        return self.launches > self.repeated + self.confirming and not self.cells and not self.agreed
 
     def words(self, impossible: int) -> str:
         """Return ``12 cases measured, 1 failed, 2 launches``; ``impossible`` cases cannot run here."""
@@ -68,6 +78,7 @@ class Outcome:
             (self.skipped, "left out (budget spent)"),
             (self.agreed, "not needed (neighbours agree)"),
             (impossible, "not possible here"),
+            (self.confirming, "to confirm winners"),
             (self.repeated, f"disturbed {repeats} repeated"),
             (self.launches, "launches"),
         )
@@ -78,5 +89,5 @@ class Outcome:
         """Return the counts and the failed lines for ``run --json``."""
         return {
             "cells": self.cells, "failed": [dict(x) for x in self.failed], "skipped": self.skipped + impossible,
-            "agreed": self.agreed, "launches": self.launches, "repeated": self.repeated,
+            "agreed": self.agreed, "launches": self.launches, "repeated": self.repeated, "confirming": self.confirming,
         }  # fmt: skip

@@ -29,6 +29,7 @@ class RunOptions:
         rotate_buffers: pairs of buffers that calls go through in turn.
         rotate_root: let the root of rooted collectives go round (False = as the profile has it).
         refine: race only where neighbouring sizes disagree; None = as the profile has it, never where ``sizes`` are named.
+        confirm: where a rank count has one launch, measure default and winners in a second one.
         repeat: start disturbed launches again in the time that is left.
         nccl_tests_dir: folder of the nccl-tests binaries.
         virtual_nodes: treat the ranks as this many nodes.
@@ -56,6 +57,7 @@ class RunOptions:
     rotate_buffers: int | None = None
     rotate_root: bool = False
     refine: bool | None = None
+    confirm: bool = False
     repeat: bool = True
     nccl_tests_dir: str | None = None
     virtual_nodes: int | None = None

@@ -16,6 +16,9 @@ from collbench.decision import Policy
 from collbench.records import Rule
 from collbench.refinement import Point, smooth
 
+UNBOUNDED = float(np.log(10))
+"""Half-width of a log gain's interval beyond which its ends are not stated."""
+
 
 def rules_of(series: Series, chosen: Sequence[segments.Segment], policy: Policy, provider: str) -> list[Rule]:
     """Return the rules of one series: every size from 0 up exactly once, boundaries where the curves cross."""
@@ -59,11 +62,14 @@ def _rule(series: Series, provider: str, segment: segments.Segment, start: int, 
     known = np.isfinite(gain)
     mean = float(gain[known].mean()) if known.any() and choice.algorithm != "default" else None
     spread = float(half[known].mean()) if known.any() and np.isfinite(half[known]).all() else None
-    bounded = mean is not None and spread is not None
     notes = []
+    if mean is not None and spread is not None and spread > UNBOUNDED:
+        spread = None
+        notes.append("no interval: it would span more than a factor of ten either way")
+    bounded = mean is not None and spread is not None
     if choice.algorithm != "default" and not known.any():
         notes.append("the default was not measured")
-    elif mean is not None and not bounded:
+    elif mean is not None and not bounded and not notes:
         notes.append("one repetition: no interval")
     return Rule(
         collective=series.collective, ranks=series.ranks, ranks_per_node=series.ranks_per_node,

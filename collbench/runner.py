@@ -1,7 +1,6 @@
 """Around the launches: start, watch, end what hangs, go on with what is left. Never loses a finished cell."""
 
 import json
-import os
 import shutil
 import signal
 import tempfile
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from collbench import environment, worker_status
+from collbench import budget, confirmation, environment, worker_status
 from collbench.errors import InterruptedRunError, UnansweredError
 from collbench.history import History
 from collbench.installation import Installation
@@ -22,12 +21,11 @@ from collbench.processes import Job
 from collbench.records import Case
 from collbench.request import RunOptions
 from collbench.runfile import Follower, RunWriter, parse_lines
+from collbench.watching import OVERDUE, Watch
 
 POLL_S = 0.05
 STARTUP_S = 2.0
 """First guess of a start; each launch replaces it by what was seen."""
-START_TIMEOUT_S = 120.0
-END_TIMEOUT_S = 30.0
 
 
 class Runner:
@@ -61,11 +59,11 @@ class Runner:
         installations: Mapping[str, Installation] | None = None,
     ) -> None:
         self._plan, self._options, self._installation = plan, options, installation
+        self._launches = list(plan.launches)
+        self._to_confirm = options.confirm and confirmation.applies(plan)
         self._installations = installations or {}
-        self._output, self._observer = output, observer
-        self._budget_s = budget_s
-        self._number = first_launch
-        self._done = set(done)
+        self._output, self._observer, self._budget_s = output, observer, budget_s
+        self._number, self._done = first_launch, set(done)
         self._evidence = dict(evidence or {})
         self._probe = probe or dict
         self._writer = RunWriter(output)
@@ -73,9 +71,8 @@ class Runner:
         for line in parse_lines(output.read_bytes(), output)[0]:
             self._history.take(line)
         self._appended = Follower(output, output.stat().st_size)
-        self._started = time.monotonic()
+        self._started, self._startup_s = time.monotonic(), STARTUP_S
         self._names: dict[str, str] = {}
-        self._startup_s = STARTUP_S
         self._signal: int | None = None
         self.outcome = Outcome()
 
@@ -90,10 +87,10 @@ class Runner:
         previous = {s: signal.signal(s, self._on_signal) for s in handled}
         self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
         try:
-            total = len(self._plan.launches)
-            for index, launch in enumerate(self._plan.launches):
-                self._observer.launch(launch, index + 1, total)
+            for index, launch in enumerate(self._launches):
+                self._observer.launch(launch, index + 1, len(self._launches))
                 self._complete(launch, index)
+            self._confirm()
             self._repeat_disturbed()
         finally:
             self._writer.close()
@@ -121,15 +118,30 @@ class Runner:
                 self._give_up(launch, reason)
                 return
 
+    def _confirm(self) -> None:
+        """Measure the winners of single launches again in the time that is left, each rank count in a new launch."""
+        if not self._to_confirm:
+            return
+        self._to_confirm = False
+        first = len(self._launches)
+        self._launches += confirmation.launches(self._plan, self._history.cells())
+        for index, launch in enumerate(self._launches[first:], start=first):
+            left = self._left()
+            self._history.plan(launch)
+            if self._remaining(launch) and (left is None or left > self._startup_s):
+                self.outcome.confirming += 1
+                self._observer.launch(launch, index + 1, len(self._launches))
+                with self.outcome.the_same_cases():
+                    self._complete(launch, index)
+
     def _repeat_disturbed(self) -> None:
         """Start disturbed launches again in the time that is left; each repeat once, whatever becomes of it."""
         while self._options.repeat and (launch := self._history.again(self._left(), self._startup_s)):
             self.outcome.repeated += 1
-            number = len(self._plan.launches) + self.outcome.repeated
+            number = len(self._launches) + self.outcome.repeated
             self._observer.launch(launch, number, number)
-            cells, skipped = self.outcome.cells, self.outcome.skipped
-            self._once(launch, launch.groups, len(self._plan.launches))
-            self.outcome.cells, self.outcome.skipped = cells, skipped  # the same cases again
+            with self.outcome.the_same_cases():
+                self._once(launch, launch.groups, len(self._launches))
 
     def _remaining(self, launch: Launch) -> tuple[Group, ...]:
         if launch.purpose == "proof":
@@ -171,16 +183,18 @@ class Runner:
         status = self._folder / f"status{number}"
         plan_file = self._folder / f"plan{number}.json"
         keys = {proof_key(c) for g in groups for c in g.cases}
+        share_s = self._share(launch, groups, index)
         flat = worker_plan(
             launch, groups, self._options, self._plan.sampling, number=number, output=self._output, status=status,
             probe=probe, evidence={k: v for k, v in self._evidence.items() if k in keys},
-            budget_s=self._share(launch, groups, index), known=self._history.known(launch),
+            budget_s=share_s, known=self._history.known(launch),
         )  # fmt: skip
         plan_file.write_text(json.dumps(flat))
         command, env = self.command(launch, plan_file)
         job = Job(command, env, self._folder / f"log{number}")
         try:
-            problem = self._watch(job, launch, status)
+            watch = Watch(job, status, launch.ranks, self._options.timeout_s, share_s)
+            problem = self._watch(watch, launch)
         finally:
             job.end()
         self._read_lines(launch)
@@ -195,9 +209,17 @@ class Runner:
             }
         )
         self._read_lines(launch)
-        if problem is None:
-            return None
-        return self._judge(problem, job, launch, status)
+        if problem and problem[0] == OVERDUE:
+            self._leave_out(launch)
+        elif problem:
+            return self._judge(problem, job, launch, status)
+        return None
+
+    def _leave_out(self, launch: Launch) -> None:
+        """Say of each case that is left of a launch that there was no time for it."""
+        for case in (c for group in self._remaining(launch) for c in group.cases):
+            self._write(budget.skipped(self._number - 1, case))
+        self._read_lines(launch)
 
     def command(self, launch: Launch, plan_file: Path) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the exact command and environment that start ``launch``."""
@@ -205,41 +227,28 @@ class Runner:
         return launch_command(launch, self._options, installation, plan_file)
 
     def _share(self, launch: Launch, groups: tuple[Group, ...], index: int) -> float | None:
-        """Return the measuring time of this launch: what is left, less the starts to come, by weight of its cases."""
+        """Return the measuring time of this launch; None = as long as it takes."""
         if self._budget_s is None or launch.purpose == "proof":
             return None
-        later = self._plan.launches[index + 1 :]
-        left = self._budget_s - (time.monotonic() - self._started) - self._startup_s * (1 + len(later))
-        own = _weight(launch.ranks, sum(len(g.cases) for g in groups))
-        rest = sum(_weight(x.ranks, len(x.cases)) for x in later if x.purpose == "measure")
-        return max(0.2, left * own / (own + rest))
+        left = self._budget_s - (time.monotonic() - self._started)
+        later = self._launches[index + 1 :]
+        confirming = [x for x in self._plan.launches if x.purpose == "measure"] if self._to_confirm else []
+        return budget.share(left, self._startup_s, launch, groups, later, confirming)
 
-    def _watch(self, job: Job, launch: Launch, status: Path) -> tuple[str, str] | None:
+    def _watch(self, watch: Watch, launch: Launch) -> tuple[str, str] | None:
         """Wait for the launch; return None when it ended well, else (kind, detail)."""
-        started = time.monotonic()
         seen_start = False
         while True:
             self._read_lines(launch)
             if self._signal is not None:
                 raise self._interrupted()
-            code = job.poll()
-            now = worker_status.read(status)
-            if now and not seen_start:
+            ended = watch.ended()
+            if watch.startup_s is not None and not seen_start:
                 seen_start = True
-                self._startup_s = 0.5 * (self._startup_s + time.monotonic() - started)
-            if code is not None:
-                return None if code == 0 else ("crashed", f"exit status {code}")
-            self._observer.tick(now.case if now else None, self._left())
-            silent = time.time() - now.at if now else time.monotonic() - started
-            limit = (
-                now.timeout_s if now else max(START_TIMEOUT_S, self._options.timeout_s, 0.5 * launch.ranks)
-            )
-            if now and now.state == "done":
-                if silent > END_TIMEOUT_S:
-                    return None
-            elif silent > limit:
-                what = "timeout" if now else "start_timeout"
-                return what, f"no sign of life for {limit:.0f} s"
+                self._startup_s = 0.5 * (self._startup_s + watch.startup_s)
+            if ended:
+                return watch.problem
+            self._observer.tick(watch.status.case if watch.status else None, self._left())
             time.sleep(POLL_S)
 
     def _interrupted(self) -> InterruptedRunError:
@@ -285,8 +294,3 @@ class Runner:
             self._evidence[proof_key(Case.from_json(now.case))] = {"status": "unknown", "effective": None, "by": None,
                                                                     "detail": f"the proof ended: {reason}"}  # fmt: skip
         return f"{kind}: {reason}"
-
-
-def _weight(ranks: int, cases: int) -> float:
-    cores = len(os.sched_getaffinity(0))
-    return cases * max(1.0, ranks / cores)

@@ -10,12 +10,12 @@ import numpy as np
 
 from collbench.backends.mpi import measure_group
 from collbench.backends.session import Session
+from collbench.budget import SPENT, skipped
 from collbench.records import Case
 from collbench.refinement import AGREE, Refinement
 
 FINER_WEIGHT = 0.5
 """A finer size takes this share of a coarse one's time in the estimate: about every other one is left out."""
-SPENT = "the time budget was spent"
 LIMITLESS_S = 1e9
 _GONE = -1.0
 
@@ -69,7 +69,7 @@ def measure(
 
 def _skip(session: Session, cases: Sequence[Case], reason: str) -> None:
     for case in cases:
-        session.emit({"kind": "skipped", "launch": session.launch, "case": case.to_json(), "reason": reason})
+        session.emit(skipped(session.launch, case, reason))
 
 
 def _left(deadline: float | None, driver: int | None) -> float:

@@ -43,7 +43,9 @@ def decide_rules(
         gain = stacks.expected_gain(anew, forced)
         loss, where = stacks.worst_loss(anew, forced)
         departs = any(r.algorithm != "default" and r.basis == "measured" for r in free)
-        if departs and anew and gain >= policy.margin and loss <= np.log1p(CAP):
+        # One collective can be left to the library without the others: then nowhere does harm. All together cannot.
+        bearable = np.log1p(policy.margin if replaces == "collective" else CAP)
+        if departs and anew and gain >= policy.margin and loss <= bearable:
             rules += anew
             needs |= stacks.settings(provider, scope)
             remarks.append(

@@ -16,12 +16,12 @@ PACKAGE = ROOT / "collbench"
 
 LEVELS = """\
 errors units registry records collectives algorithms atomic __init__
-profile plan request words samplers refinement repeats history components forcing runfile results environment \
-    redaction processes
+profile plan request words samplers refinement confirmation budget repeats history components forcing runfile results \
+    environment redaction processes
 mpi portable backends
-launchers mpiexec launching outcome heartbeat worker schedule worker_status runner inside installation memory resume \
-    trial doctor
-importers stats selection candidates screening segments decision ruling interpolation heldout pool stacks \
+launchers mpiexec launching outcome heartbeat worker schedule worker_status watching runner inside installation memory \
+    resume trial doctor
+importers stats selection candidates gains screening segments decision ruling interpolation heldout pool stacks \
     compare pairing power method sides ran verdict check baseline \
     ab variant interleaving quality guidance advice guidelines violations
 tables reports evidence verify

@@ -89,6 +89,7 @@ from collbench.units import format_duration
     default=None,
     help="Only default and leader where neighbouring sizes agree (default: as the profile says, not for --sizes).",
 )
+@click.option("--confirm/--no-confirm", default=True, help="Measure winners of single launches once more.")
 @click.option("--repeat/--no-repeat", default=True, help="Start disturbed launches again, time permitting.")
 @click.option("--rotate-root", is_flag=True, help="The root moves on by one rank with each call.")
 @click.option("--nccl-tests-dir", metavar="DIR", help="Folder of your all_reduce_perf and friends.")
