@@ -71,6 +71,7 @@ class Outcome:
 
     def words(self, impossible: int) -> str:
         """Return ``12 cases measured, 1 failed, 2 launches``; ``impossible`` cases cannot run here."""
+        launches = "launches" + (f" ({self.confirming} to confirm winners)" if self.confirming else "")
         repeats = "launch" if self.repeated == 1 else "launches"
         parts = (
             (self.cells, "cases measured"),
@@ -78,11 +79,10 @@ class Outcome:
             (self.skipped, "left out (budget spent)"),
             (self.agreed, "not needed (neighbours agree)"),
             (impossible, "not possible here"),
-            (self.confirming, "to confirm winners"),
             (self.repeated, f"disturbed {repeats} repeated"),
-            (self.launches, "launches"),
+            (self.launches, launches),
         )
-        always = ("cases measured", "launches")
+        always = ("cases measured", launches)
         return ", ".join(f"{count} {what}" for count, what in parts if count or what in always)
 
     def to_json(self, impossible: int) -> dict[str, Any]:

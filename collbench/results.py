@@ -82,6 +82,21 @@ class Run:
             failed=[c for c in self.failed if c.get("launch") not in numbers],
         )
 
+    def only(self, ranks: Collection[int] | None = None, collectives: Collection[str] | None = None) -> "Run":
+        """Return the run with the cells and failed cells of these rank counts and collectives; None = of all."""
+
+        def wanted(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+            return [
+                line
+                for line in lines
+                if (ranks is None or line["case"]["ranks"] in ranks)
+                and (collectives is None or line["case"]["collective"] in collectives)
+            ]
+
+        return replace(
+            self, cells=wanted(self.cells), failed=wanted(self.failed), replaced=wanted(self.replaced)
+        )
+
 
 def find(reference: str | None = None, folder: Path | None = None) -> Path:
     """Return the path of a run given as a path, a name, ``last``, ``last~2`` or None (the newest).

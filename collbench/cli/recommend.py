@@ -39,6 +39,8 @@ SHOWN = 6
     "--allowance", type=opt.PERCENT, default="1%", show_default=True, help="Mean loss for fewer rules."
 )
 @click.option("--provider", help="Library to decide for; default: the one with most rows.")
+@click.option("--ranks", type=opt.RANKS, help="Only these rank counts.")
+@click.option("--collectives", type=opt.COLLECTIVES, help="Only these.")
 @click.option("--ranks-per-node", type=click.IntRange(min=1), help="Only rows of this shape.")
 @click.option("--guidance-only", is_flag=True, help="Only the page of guidance.")
 @click.option("--evaluate", is_flag=True, help="How good are such decisions on cells held out?")
@@ -52,13 +54,15 @@ def command(
     margin: float,
     allowance: float,
     provider: str | None,
+    ranks: tuple[int, ...] | None,
+    collectives: tuple[str, ...] | None,
     ranks_per_node: int | None,
     guidance_only: bool,
     evaluate: bool,
     as_json: bool,
 ) -> None:
     """Decide which algorithm to use, print the table and the guidance, write library files."""
-    loaded = [results.read(results.find(run)) for run in runs or ("last",)]
+    loaded = [results.read(results.find(run)).only(ranks, collectives) for run in runs or ("last",)]
     own, _ = screening.first_environments(loaded)
     policy = decision.Policy(margin, allowance)
     words = Console(stderr=as_json)

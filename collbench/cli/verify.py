@@ -212,9 +212,10 @@ def _conclude(
         )
     if slower:
         worst = min(slower, key=lambda s: s.ratio)
+        rule = worst.algorithm or "cannot be told from the file"
         raise AnswerIsNoError(
             f"{table.path} is slower for {worst.cell.collective} at {worst.cell.ranks} ranks, "
-            f"{units.format_bytes(worst.cell.nbytes)} (rule: {worst.algorithm}): {worst.ratio:.2f}× "
+            f"{units.format_bytes(worst.cell.nbytes)} (rule: {rule}): {worst.ratio:.2f}× "
             f"({worst.low:.2f} … {worst.high:.2f}) on fresh launches; to decide again with these samples, "
             + (
                 f"run 'collbench recommend RUN {kept}'"

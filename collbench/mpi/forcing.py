@@ -6,7 +6,7 @@ from collbench.errors import UsageError
 from collbench.records import Case
 
 DEVICE = "MPIR_CVAR_DEVICE_COLLECTIVES"
-DEVICE_ALL, DEVICE_NONE = 0, 1
+DEVICE_ALL, DEVICE_BY_COLLECTIVE = 0, 2
 FALLBACK = "MPIR_CVAR_COLLECTIVE_FALLBACK"
 FALLBACK_ERROR = 0
 THRESHOLD = "MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD"
@@ -65,8 +65,10 @@ def openmpi_writes(case: Case) -> dict[str, int | str]:
 def mpich_writes(case: Case) -> dict[str, int | str]:
     """Return MPICH's control variables and values that force a case, in the order to write them.
 
-    The device layer is switched off for MPIR algorithms: single-threaded MPICH would put release_gather in their
-    place after a few calls. An algorithm that cannot serve the call must fail instead of running another.
+    The collective's device layer is switched off for MPIR algorithms: single-threaded MPICH would put release_gather in
+    their place after a few calls. That of MPI_Barrier stays, as it does under a table: ranks leave MPIR's barriers with
+    more skew, which would count against every forced algorithm (0.4 µs at 2 ranks, twice what an allreduce of 8 B takes).
+    An algorithm that cannot serve the call must fail instead of running another.
 
     Raises:
         UsageError: no such algorithm, or a parameter that MPICH does not have.
@@ -82,7 +84,8 @@ def mpich_writes(case: Case) -> dict[str, int | str]:
         writes |= {DEVICE: DEVICE_ALL, THRESHOLD: 0}
         writes[f"MPIR_CVAR_{word}_POSIX_INTRA_ALGORITHM"] = row.native_id
     else:
-        writes |= {DEVICE: DEVICE_NONE, f"MPIR_CVAR_{word}_INTRA_ALGORITHM": row.native_id}
+        writes |= {DEVICE: DEVICE_BY_COLLECTIVE, f"MPIR_CVAR_{word}_DEVICE_COLLECTIVE": 0}
+        writes[f"MPIR_CVAR_{word}_INTRA_ALGORITHM"] = row.native_id
     # smp calls itself on its sub-communicators, where it is never usable: there the fall-back is part of it.
     return writes if case.algorithm == "smp" else writes | {FALLBACK: FALLBACK_ERROR}
 

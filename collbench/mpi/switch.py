@@ -16,6 +16,8 @@ from collbench.mpi.guard import attach, release
 from collbench.mpi.library import Library
 from collbench.records import Case
 
+SETTLING = 8
+"""Barriers after which a communicator of MPICH has made its own arrangements."""
 _DYNAMIC = "coll_tuned_use_dynamic_rules"
 _RULES_FILE = "coll_tuned_dynamic_rules_filename"
 _PREFERENCE = "ompi_comm_coll_preference"
@@ -176,7 +178,7 @@ class Switch:
             for name in writes:
                 if not self._variables().exists(name):
                     raise SwitchError(f"{self._library.string} has no {name}: {case.label} cannot be forced")
-            self._made[key] = attach(self._comm.Dup(), lambda: self._written(writes))
+            self._made[key] = attach(_settled(self._comm.Dup()), lambda: self._written(writes))
         return self._made[key]
 
     @contextmanager
@@ -199,6 +201,17 @@ class Switch:
                     f"(it was started with {present or 'nothing'})"
                 )
         return self.default_comm
+
+
+def _settled(comm: Any) -> Any:
+    """Let MPICH set up its shared-memory barrier while nothing is forced; returns ``comm``.
+
+    It does so in the first barrier after POSIX_NUM_COLLS_THRESHOLD (5) calls, with an allreduce of one int of its own,
+    for which a forced algorithm need not be fit.
+    """
+    for _ in range(SETTLING):
+        comm.Barrier()
+    return comm
 
 
 def _key(case: Case) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ def variables(selection: Selection) -> dict[str, str]:
         if len(values) > 1:
             raise UnansweredError(
                 f"{name}: the rules differ between rank counts or ranks per node, which I_MPI_ADJUST cannot tell apart; "
-                "recommend from runs of one rank count"
+                "choose one rank count with --ranks"
             )
         found[variable(name)] = values.pop()
     return dict(sorted(found.items()))

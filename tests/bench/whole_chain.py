@@ -1,9 +1,9 @@
 """How often run → recommend → verify ends well: the whole chain, several times.
 
-Usage: python tests/bench/whole_chain.py FOLDER [--times N]  (in the environment of the MPI to try, on a quiet machine; about
-three minutes a time). Measures with profile quick, writes the table of the environment's library, verifies it with the
-defaults, and prints for each time what it took, what came out, and the exit status of verify. Finished times are taken
-from FOLDER, so an interrupted bench goes on.
+Usage: python tests/bench/whole_chain.py FOLDER [--times N] [--ranks 2]  (in the environment of the MPI to try, on a
+quiet machine; about three minutes a time). Measures with profile quick, writes the table of the environment's library,
+verifies it with the defaults, and prints for each time what it took, what came out, and the exit status of verify.
+Finished times are taken from FOLDER, so an interrupted bench goes on.
 """
 
 import argparse
@@ -29,12 +29,12 @@ def step(folder: Path, name: str, *words: str) -> tuple[int, float]:
     return done.returncode, time.monotonic() - started
 
 
-def once(folder: Path, library: str) -> dict[str, Any]:
+def once(folder: Path, library: str, ranks: str | None) -> dict[str, Any]:
     """Run the chain once and return what came of it."""
     folder.mkdir(parents=True)
     codes, seconds = {}, {}
     for name, words in {
-        "run": ("run", "quick", "-o", "run.jsonl"),
+        "run": ("run", "quick", *(("--ranks", ranks) if ranks else ()), "-o", "run.jsonl"),
         "recommend": ("recommend", "run.jsonl", "--format", library, "-o", "table", "--json"),
         "verify": ("verify", "table", "-o", "verify.jsonl", "--json"),
     }.items():
@@ -74,6 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--ranks", help="rank counts instead of the profile's")
     given = parser.parse_args()
     library = installation.discover(None).library
     well = 0
@@ -81,7 +82,7 @@ def main() -> None:
         kept = given.folder / f"{library}-{number}.json"
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps(once(given.folder / f"{library}-{number}", library)))
+            kept.write_text(json.dumps(once(given.folder / f"{library}-{number}", library, given.ranks)))
         found = json.loads(kept.read_text())
         well += found["exit"].get("verify") == 0
         print(f"{library} {number}: {words_of(found)}", flush=True)

@@ -84,3 +84,12 @@ def test_evaluate_states_each_way_of_holding_out(cli, run):
     assert {"nothing", "ranks", "sizes", "launch"} >= ours.keys() >= {"nothing", "ranks", "sizes"}
     assert pytest.approx(ours["nothing"]["mean"], abs=0.01) == 0
     assert any("bound" in q["method"] for q in found)
+
+
+def test_only_some_rank_counts_or_collectives_can_be_decided_for(cli, run):
+    """The others' rows are as if they had not been measured; nothing left is a question without an answer."""
+    rules = json.loads(cli("recommend", run, "--ranks", "4", "--json").stdout)["rules"]
+    assert {r["ranks"] for r in rules} == {4}
+    nothing = cli("recommend", run, "--collectives", "bcast")
+    assert nothing == 3
+    assert "no finished cell" in nothing.stderr

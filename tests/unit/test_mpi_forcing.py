@@ -33,11 +33,12 @@ def test_open_mpi_parameters_become_variables():
     }
 
 
-def test_mpich_switches_the_device_layer_off_and_fallbacks_to_errors():
-    """Otherwise single-threaded MPICH runs release_gather, or another algorithm in silence."""
+def test_mpich_switches_the_collective_s_device_layer_off_and_fallbacks_to_errors():
+    """Otherwise single-threaded MPICH runs release_gather, or another algorithm in silence; others keep theirs."""
     writes = forcing.mpich_writes(case("mpich", "allreduce", "ring"))
     assert writes == {
-        "MPIR_CVAR_DEVICE_COLLECTIVES": 1,
+        "MPIR_CVAR_DEVICE_COLLECTIVES": 2,
+        "MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE": 0,
         "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": 8,
         "MPIR_CVAR_COLLECTIVE_FALLBACK": 0,
     }

@@ -25,3 +25,14 @@ def test_a_run_that_measured_nothing_is_empty_but_not_one_that_was_complete():
     assert (
         Outcome(launches=1, repeated=1).words(0).startswith("0 cases measured, 1 disturbed launch repeated")
     )
+
+
+def test_second_launches_of_winners_are_named_and_measure_the_same_cases():
+    came = Outcome(launches=3, confirming=1)
+    came.take({"kind": "cell"})
+    with came.the_same_cases():
+        came.take({"kind": "cell"})
+        came.take({"kind": "skipped", "reason": "the time budget was spent"})
+    assert came.words(0) == "1 cases measured, 3 launches (1 to confirm winners)"
+    assert came.to_json(0)["confirming"] == 1
+    assert not Outcome(launches=1, confirming=1).is_empty
