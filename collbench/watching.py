@@ -11,6 +11,10 @@ START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 30.0
 OVERDUE = "overdue"
 """Kind of the problem where a launch did not end by itself in its time and ``GRACE_S`` more, or ``GRACE`` of it."""
+ALONE_S = 5.0
+"""How long a launcher may outlive all its ranks on this machine without a sign of life: PRRTE can lock itself up when
+ranks end while MPI starts."""
+LOOK_S = 0.25
 GRACE_S = 5.0
 GRACE = 0.25
 
@@ -36,6 +40,9 @@ class Watch:
         self._start_timeout_s = max(START_TIMEOUT_S, timeout_s, 0.5 * ranks)
         self._measuring_s = measuring_s
         self._started = time.monotonic()
+        self._looked_s = 0.0
+        self._had_ranks = False
+        self._alone_since: float | None = None
         self.status: WorkerStatus | None = None
         self.startup_s: float | None = None
         self.problem: tuple[str, str] | None = None
@@ -57,8 +64,21 @@ class Watch:
         if silent > limit:
             kind = "timeout" if self.status else "start_timeout"
             self.problem = (kind, f"no sign of life for {limit:.0f} s")
+        elif self._alone(passed, silent):
+            self.problem = ("crashed", "its ranks ended, the launcher did not")
         elif self.startup_s is not None and self._measuring_s is not None:
             allowed = self._measuring_s + max(GRACE_S, GRACE * self._measuring_s)
             if passed - self.startup_s > allowed:
                 self.problem = (OVERDUE, f"still measuring after {allowed:.0f} s")
         return self.problem is not None
+
+    def _alone(self, passed: float, silent: float) -> bool:
+        """Say whether the launch had ranks on this machine and has had none for a while; looked at in silence only."""
+        if passed - self._looked_s < LOOK_S or (self.status and silent < ALONE_S):
+            return False
+        self._looked_s = passed
+        if len(self._job.members()) > 1:
+            self._had_ranks, self._alone_since = True, None
+        elif self._had_ranks and self._alone_since is None:
+            self._alone_since = passed
+        return self._alone_since is not None and passed - self._alone_since > ALONE_S

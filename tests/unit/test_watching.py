@@ -13,9 +13,13 @@ class Job:
     """A job whose exit status is set by the test."""
 
     code = None
+    alive = (1, 2, 3)
 
     def poll(self):
         return self.code
+
+    def members(self):
+        return list(self.alive)
 
 
 @pytest.fixture
@@ -90,6 +94,30 @@ def test_a_launch_that_takes_far_more_than_its_time_is_overdue(tmp_path, clock, 
     status(path, clock)
     assert watch.ended()
     assert watch.problem[0] == watching.OVERDUE
+
+
+@pytest.mark.parametrize("measuring", [False, True])
+def test_a_launcher_that_outlives_its_ranks_is_not_waited_for(tmp_path, clock, measuring):
+    """Whether they ended while MPI started or later; on other machines they were never seen, and nothing is concluded."""
+    job, path, watch = started(tmp_path, clock)
+    if measuring:
+        status(path, clock)
+    clock["s"] += watching.ALONE_S + 1
+    assert not watch.ended()
+    job.alive = (1,)
+    for _ in range(3):
+        clock["s"] += watching.ALONE_S - 1
+        ended = watch.ended()
+    assert ended
+    assert watch.problem == ("crashed", "its ranks ended, the launcher did not")
+
+
+def test_ranks_elsewhere_are_never_missed(tmp_path, clock):
+    job, _, watch = started(tmp_path, clock)
+    job.alive = (1,)
+    for _ in range(20):
+        clock["s"] += 5
+        assert not watch.ended()
 
 
 def test_without_a_budget_nothing_is_overdue(tmp_path, clock):
