@@ -19,6 +19,8 @@ ALLOWANCE = 0.01
 """Mean relative loss per size that a smaller table may cost, against the best decision for each size."""
 CAP = 0.25
 """No single size may lose more than this for the sake of a smaller table."""
+LEAST_KNOWN = 0.5
+"""Share of a series' sizes at which a choice must be measured to serve all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,13 @@ class Policy:
         allowance: mean relative loss per size for which rules are saved.
         keep_default: whether "leave the library alone" is possible; False where the table's settings disable the
             untouched stack (Open MPI on several nodes).
+        uniform: collectives for which one choice must serve all sizes (see ``tables.Format.uniform``).
     """
 
     margin: float = MARGIN
     allowance: float = ALLOWANCE
     keep_default: bool = True
+    uniform: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -105,15 +109,45 @@ def _span_sum(values: Any) -> Any:
 
 def decide(many: Sequence[Series], policy: Policy) -> list[list[segments.Segment]]:
     """Return the segments (first size, last size, choice) of each series; all share the allowance."""
-    fronts, choices = [], []
-    for series in many:
+    found: dict[int, list[segments.Segment]] = {}
+    fronts, choices, numbers = [], [], []
+    for number, series in enumerate(many):
+        if series.collective in policy.uniform:
+            found[number] = [(0, len(series.sizes) - 1, one_for_all(series, policy))]
+            continue
         verdict = judge(series, policy)
         cost, choice = segments.interval_costs(verdict.loss, permitted(series, verdict, policy))
         fronts.append(segments.frontier(cost))
         choices.append(choice)
-    budget = float(np.log1p(policy.allowance)) * sum(len(series.sizes) for series in many)
+        numbers.append(number)
+    budget = float(np.log1p(policy.allowance)) * sum(len(many[number].sizes) for number in numbers)
     counts = segments.share(fronts, budget)
-    return [
-        [(i, j, int(choice[i, j])) for i, j in front.spans(count)]
-        for front, choice, count in zip(fronts, choices, counts, strict=True)
-    ]
+    for number, front, choice, count in zip(numbers, fronts, choices, counts, strict=True):
+        found[number] = [(i, j, int(choice[i, j])) for i, j in front.spans(count)]
+    return [found[number] for number in range(len(many))]
+
+
+def one_for_all(series: Series, policy: Policy) -> int:
+    """Return the column that serves all sizes best: the default unless another gains on the whole and harms nowhere.
+
+    A choice must be known at both ends and at half of the sizes at least (where neighbouring sizes agree not all are
+    measured). Without a default, or where it cannot be kept, it is the one with the least mean loss.
+    """
+    verdict = judge(series, policy)
+    known = np.isfinite(series.log_time)
+    spread = known[0] & known[-1] & (known.mean(axis=0) >= LEAST_KNOWN)
+    if series.default is not None and policy.keep_default:
+        gain, half = (np.where(known, np.nan_to_num(values), 0.0) for values in (series.gain, series.half))
+        count = np.maximum(known.sum(axis=0), 1)
+        mean, error = gain.sum(axis=0) / count, half.sum(axis=0) / count
+        fit = spread & (verdict.harmless | ~known).all(axis=0)
+        fit &= (mean >= np.log1p(policy.margin)) & (mean - error > 0)
+        fit[series.default] = False
+        return int(np.argmax(np.where(fit, mean, -np.inf))) if fit.any() else series.default
+    usable = spread & (np.arange(len(series.choices)) != series.default)
+    usable = (
+        usable if usable.any() else known.any(axis=0) & (np.arange(len(series.choices)) != series.default)
+    )
+    best = np.min(np.where(known & usable, series.log_time, np.inf), axis=1, keepdims=True)
+    loss = np.where(known & np.isfinite(best), series.log_time - best, 0.0).sum(axis=0)
+    return int(np.argmin(np.where(usable, loss / np.maximum(known.sum(axis=0), 1), np.inf)))

@@ -78,8 +78,13 @@ def _rule(series: Series, provider: str, segment: segments.Segment, start: int, 
         gain=None if mean is None else float(np.expm1(mean)),
         gain_low=float(np.expm1(mean - spread)) if mean is not None and spread is not None else None,
         gain_high=float(np.expm1(mean + spread)) if mean is not None and spread is not None else None,
-        sizes=last - first + 1, launches=int(series.launches[inside, column].min()), note="; ".join(notes),
+        sizes=last - first + 1, launches=_fewest_launches(series, inside, column), note="; ".join(notes),
     )  # fmt: skip
+
+
+def _fewest_launches(series: Series, inside: slice, column: int) -> int:
+    known = np.isfinite(series.log_time[inside, column])
+    return int(series.launches[inside, column][known].min()) if known.any() else 0
 
 
 def _with_tail(series: Series, policy: Policy, rules: list[Rule]) -> list[Rule]:
@@ -88,7 +93,7 @@ def _with_tail(series: Series, policy: Policy, rules: list[Rule]) -> list[Rule]:
     if last.algorithm == "default" or not COLLECTIVES[series.collective].sized:
         return rules
     largest = int(series.sizes[-1])
-    if series.default is None or not policy.keep_default:
+    if series.default is None or not policy.keep_default or series.collective in policy.uniform:
         note = f"above {largest} B extended from the largest measured size"
         return [*rules[:-1], replace(last, note="; ".join(filter(None, (last.note, note))))]
     tail = Rule(

@@ -84,8 +84,9 @@ def command(
         flat["violations"] = [v.to_json() for v in better]
         click.echo(json.dumps({**flat, "guidance": guidance.to_json(page)}, ensure_ascii=False))
     for name, path in targets:
-        keeps = tables.FORMATS[name].keeps_default
-        fitting = decided if keeps else decide(policy=replace(policy, keep_default=False))
+        chosen = tables.FORMATS[name]
+        asked = replace(policy, keep_default=chosen.keeps_default, uniform=chosen.uniform)
+        fitting = decided if asked == policy else decide(policy=asked)
         write(fitting, name, path, force=force, words=words)
 
 

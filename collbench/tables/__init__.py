@@ -20,6 +20,7 @@ class Format:
         activation: path of the written file and selection → environment that makes the library load it.
         cannot: what the format cannot express, one sentence each.
         keeps_default: whether "leave the library alone" can be written; False = decide without it.
+        uniform: collectives for which it may hold one algorithm for all sizes only, since ranks could else disagree.
         summary: one line for ``collbench list formats``.
     """
 
@@ -30,6 +31,7 @@ class Format:
     activation: Callable[[str, Selection], dict[str, str]] = field(default=lambda _path, _selection: {})
     cannot: tuple[str, ...] = ()
     keeps_default: bool = True
+    uniform: frozenset[str] = frozenset()
     summary: str = ""
 
 

@@ -23,12 +23,18 @@ FIRST_JSON = 6
 """First version that shifts classic files by one row and so needs the JSON format."""
 UNIT = (
     "bytes as coll_tuned counts them: the vector for allreduce, bcast, reduce; per-rank block x ranks for allgather, "
-    "reduce_scatter_block, alltoall, gather; the block of one rank for scatter"
+    "reduce_scatter_block, alltoall, gather, scatter"
 )
 CANNOT = (
     "ranks per node or placement: the table is right for the shape above only",
     "thread level, memory kind, data type",
+    "in-place calls: allgather and alltoall then count as 0 bytes where the send count is 0",
+    "gather, scatter by size: ranks take it from their own send counts, which need not agree, and could choose differently",
 )
+UNIFORM = frozenset({"gather", "scatter"})
+"""Collectives whose size coll_tuned takes from arguments that count at one rank only: the send count of scatter (ignored
+by MPI at all ranks but the root), that of gather with MPI_IN_PLACE at the root. Source: the dec_dynamic functions of 4.1,
+5.0 and 6.0; scatter of an mpi4py program under a file with two algorithms corrupts memory on 4.1.4 and 5.0.11."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +85,15 @@ def _communicators(rules: Sequence[Rule]) -> list[tuple[int, list[MessageRule]]]
 
 
 def _messages(rules: Sequence[Rule]) -> list[MessageRule]:
-    """Return the lines of one rank count; a rule that the library's unit leaves no size for is dropped."""
-    rows: list[MessageRule] = []
-    for rule in rules:
-        row = _message(rule)
-        if rows and rows[-1].nbytes == row.nbytes:
-            rows.pop()
-        rows.append(row)
-    return rows
+    """Return the lines of one rank count."""
+    if rules:
+        check_uniform(rules[0].collective, rules)
+    return [_message(rule) for rule in rules]
 
 
 def _message(rule: Rule) -> MessageRule:
     if rule.algorithm == "default":
-        return MessageRule(native_bytes(rule, rule.min_bytes), 0, comment=f"built-in ({rule.basis})")
+        return MessageRule(rule.min_bytes, 0, comment=f"built-in ({rule.basis})")
     row = algorithms.find("openmpi", rule.collective, rule.algorithm)
     assert row.native_id is not None
     params = dict(rule.params)
@@ -102,7 +104,7 @@ def _message(rule: Rule) -> MessageRule:
         )
     gain = "" if rule.gain is None else f" {rule.gain:+.1%} over the default"
     return MessageRule(
-        native_bytes(rule, rule.min_bytes),
+        rule.min_bytes,
         row.native_id,
         int(fanout),
         int(segment),
@@ -110,9 +112,17 @@ def _message(rule: Rule) -> MessageRule:
     )
 
 
-def native_bytes(rule: Rule, nbytes: int) -> int:
-    """Return a total size in the library's unit: scatter counts one rank's block, rounded up."""
-    return -(-nbytes // rule.ranks) if rule.collective == "scatter" else nbytes
+def check_uniform(name: str, rules: Sequence[Rule]) -> None:
+    """Refuse rules of one rank count that would let ranks choose differently.
+
+    Raises:
+        UnansweredError: several algorithms for a collective of ``UNIFORM``.
+    """
+    if name in UNIFORM and len({(r.algorithm, r.component, r.params) for r in rules}) > 1:
+        raise UnansweredError(
+            f"{name} at {rules[0].ranks} ranks has several algorithms, by size: Open MPI's ranks could choose differently "
+            "and hang, so one must serve all sizes"
+        )
 
 
 def parse(text: str) -> dict[int, list[tuple[int, list[MessageRule]]]]:
@@ -182,5 +192,6 @@ FORMAT = Format(
     render=render,
     activation=activation,
     cannot=CANNOT,
+    uniform=UNIFORM,
     summary="Open MPI 4.1 and 5.0: classic rules file",
 )

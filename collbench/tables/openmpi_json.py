@@ -1,19 +1,38 @@
-"""Open MPI 6 and later: JSON rules, version 3. Limits inclusive, first match wins, checked by grammar only."""
+"""Open MPI 6 and later: JSON rules, version 3. Limits inclusive, first match wins; unknown keys are ignored.
+
+Read and run on 6.0.0a1: a collective that the reader does not know drops the whole file, or crashes MPI_Init where it
+follows another one; a limit of ``null`` too. Errors are printed from ``coll_tuned_verbose`` 1 on. ``parse`` reads every
+rendered text again. Source: coll_tuned_dynamic_file.c, coll_tuned_dynamic_rules.c of 6.0.
+"""
 
 import json
 from typing import Any
 
 from collbench import algorithms
+from collbench.errors import UsageError
 from collbench.records import Rule, Selection
 from collbench.tables import Format, header
 from collbench.tables.coverage import communicators
-from collbench.tables.openmpi import CANNOT, UNIT, native_bytes
+from collbench.tables.openmpi import CANNOT, UNIFORM, UNIT, check_uniform
 
-NAMES = {"reduce_scatter": "reducescatterblock", "reduce_scatter_v": "reducescatter"}
+NAMES = {"reduce_scatter": "reduce_scatter_block", "reduce_scatter_v": "reduce_scatter"}
+"""Collective → the reader's word where the two differ. (The published schema has other words; they do not load.)"""
+WORDS = {("allgather", "bruck"): "bruck-k-fanout"}
+"""(collective, algorithm) → name of the same number in 6.0."""
+FANOUTS = {("allgather", "bruck"): 4}
+"""Fan-out that a forced algorithm has by default; without one of at least 2 this algorithm never ends."""
+
+LARGEST = 2**62
+Entry = tuple[int, int, list[dict[str, Any]]]
+"""(first communicator size, last, message rules as they stand)."""
 
 
 def render(selection: Selection) -> str:
-    """Return the file. JSON has no comments, so the header is a key of its own that the reader does not know."""
+    """Return the file. JSON has no comments, so the header is a key of its own that the reader does not know.
+
+    Raises:
+        UnansweredError: one rank count was measured with several shapes, or rules that ranks could read differently.
+    """
     collectives: dict[str, list[dict[str, Any]]] = {}
     for name in dict.fromkeys(r.collective for r in selection.rules):
         if not algorithms.algorithms("openmpi", name):
@@ -27,31 +46,81 @@ def render(selection: Selection) -> str:
         "collectives": {k: v for k, v in collectives.items() if v},
         "comment": header.lines(selection, UNIT, CANNOT),
     }
-    return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(table, indent=1, ensure_ascii=False) + "\n"
+    parse(text)
+    return text
 
 
 def _entry(first: int, last: int | None, rules: list[Rule]) -> dict[str, Any]:
-    chosen = [_message(r) for r in rules if r.algorithm != "default"]
-    return {"comm_size_min": first, "comm_size_max": last, "rules": chosen}
+    check_uniform(rules[0].collective, rules)
+    limits = {"comm_size_min": first} if last is None else {"comm_size_min": first, "comm_size_max": last}
+    return {**limits, "rules": [_message(r) for r in rules if r.algorithm != "default"]}
 
 
 def _message(rule: Rule) -> dict[str, Any]:
-    params = dict(rule.params)
+    key, params = (rule.collective, rule.algorithm), dict(rule.params)
     entry: dict[str, Any] = {
-        "msg_size_min": native_bytes(rule, rule.min_bytes),
-        "msg_size_max": "inf" if rule.max_bytes is None else native_bytes(rule, rule.max_bytes + 1) - 1,
-        "alg": rule.algorithm,
+        "msg_size_min": rule.min_bytes,
+        "msg_size_max": "inf" if rule.max_bytes is None else rule.max_bytes,
+        "alg": WORDS.get(key, rule.algorithm),
     }
     if "segment_bytes" in params:
         entry["seg_size"] = params["segment_bytes"]
-    if "fanout" in params:
-        entry["faninout"] = params["fanout"]
+    fanout = params.get("fanout", FANOUTS.get(key))
+    if fanout is not None:
+        entry["faninout"] = fanout
     return entry
 
 
-def activation(path: str, _selection: Selection) -> dict[str, str]:
+def parse(text: str) -> dict[str, list[Entry]]:
+    """Return collective (ours) → entries, read as strictly as is safe: what the library would drop or crash on is refused.
+
+    Raises:
+        UsageError: no JSON, a collective or a limit that the reader does not take.
+    """
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"not an Open MPI JSON rules file: {error}") from None
+    ours = {native: name for name, native in NAMES.items()}
+    known = {NAMES.get(row.collective, row.collective) for row in algorithms.algorithms("openmpi")}
+    found: dict[str, list[Entry]] = {}
+    collectives = table.get("collectives") if isinstance(table, dict) else None
+    for native, entries in (collectives or {}).items():
+        if native not in known:
+            raise UsageError(
+                f"Open MPI's reader knows no collective {native!r}: it would drop the file or crash"
+            )
+        name = ours.get(native, native)
+        found[name] = [
+            (_limit(e, "comm_size_min", 0), _limit(e, "comm_size_max", LARGEST), e["rules"]) for e in entries
+        ]
+        for _first, _last, rules in found[name]:
+            for rule in rules:
+                _limit(rule, "msg_size_min", 0)
+                _limit(rule, "msg_size_max", LARGEST)
+    return found
+
+
+def _limit(entry: dict[str, Any], key: str, missing: int) -> int:
+    value = entry.get(key, missing)
+    if value == "inf" and key.startswith("msg"):
+        return LARGEST
+    if not isinstance(value, int):
+        raise UsageError(f"{key} {value!r} is no limit that Open MPI's reader takes")
+    return value
+
+
+def algorithm_of(collective: str, rule: dict[str, Any]) -> str:
+    """Return our name of the algorithm that a message rule asks for."""
+    back = {(c, word): name for (c, name), word in WORDS.items()}
+    return back.get((collective, rule["alg"]), str(rule["alg"]))
+
+
+def activation(path: str, selection: Selection) -> dict[str, str]:
     """Return the environment that makes Open MPI read the file when it starts."""
     return {
+        **dict(selection.context.get("needs") or {}),
         "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
         "OMPI_MCA_coll_tuned_dynamic_rules_filename": path,
     }
@@ -59,5 +128,5 @@ def activation(path: str, _selection: Selection) -> dict[str, str]:
 
 FORMAT = Format(
     name="openmpi-json", suffix=".json", provider="openmpi", render=render, activation=activation, cannot=CANNOT,
-    summary="Open MPI 6 and later: JSON rules (checked by grammar only)",
+    uniform=UNIFORM, summary="Open MPI 6 and later: JSON rules",
 )  # fmt: skip

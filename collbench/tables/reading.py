@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from collbench.algorithms.openmpi import RULES_FILE_IDS
 from collbench.errors import UsageError
 from collbench.installation import Installation
 from collbench.records import ITEMSIZE
-from collbench.tables import mpich, openmpi
+from collbench.tables import mpich, openmpi, openmpi_json
 
 INFINITY = 2**62
 DTYPE = "float32"
@@ -68,13 +68,14 @@ def load(path: Path, installation: Installation) -> LoadedTable:
         raise UsageError(f"cannot read the table {path}: {error}") from None
     library = installation.library
     if library == "openmpi":
-        needs = _needs(text)
+        as_json = text.lstrip().startswith("{")
         environment = {
-            **needs,
+            **(_needs_of_json(text) if as_json else _needs(text.splitlines(), "# ")),
             "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
             "OMPI_MCA_coll_tuned_dynamic_rules_filename": str(path.resolve()),
         }
-        return LoadedTable(path, "openmpi", environment, _openmpi(text))
+        name, stretches = ("openmpi-json", _openmpi_json(text)) if as_json else ("openmpi", _openmpi(text))
+        return LoadedTable(path, name, environment, stretches)
     if library == "mpich" and installation.libmpi:
         return _mpich(path, text, mpich.defaults(Path(installation.libmpi)))
     if library == "intelmpi":
@@ -84,10 +85,17 @@ def load(path: Path, installation: Installation) -> LoadedTable:
     )
 
 
-def _needs(text: str) -> dict[str, str]:
-    line = next((x for x in text.splitlines() if x.startswith("# needs beside it: ")), "")
-    words = line.removeprefix("# needs beside it: ").split()
+def _needs(lines: Sequence[str], mark: str = "") -> dict[str, str]:
+    start = f"{mark}needs beside it: "
+    line = next((x for x in lines if x.startswith(start)), "")
+    words = line.removeprefix(start).split()
     return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def _needs_of_json(text: str) -> dict[str, str]:
+    openmpi_json.parse(text)
+    comment = json.loads(text).get("comment")
+    return _needs([str(line) for line in comment] if isinstance(comment, list) else [])
 
 
 def _openmpi(text: str) -> tuple[Stretch, ...]:
@@ -99,13 +107,35 @@ def _openmpi(text: str) -> tuple[Stretch, ...]:
             continue
         words = {row.native_id: row.name for row in algorithms.algorithms("openmpi", name)}
         for ranks, rows in entries:
-            scale = ranks if name == "scatter" else 1
-            ends = [row.nbytes * scale - 1 for row in rows[1:]] + [INFINITY]
+            ends = [row.nbytes - 1 for row in rows[1:]] + [INFINITY]
             found += [
-                Stretch(name, ranks, row.nbytes * scale, end, words.get(row.number, "default"))
+                Stretch(name, ranks, row.nbytes, end, words.get(row.number, "default"))
                 for row, end in zip(rows, ends, strict=True)
             ]
     return tuple(found)
+
+
+def _openmpi_json(text: str) -> tuple[Stretch, ...]:
+    found: list[Stretch] = []
+    for name, entries in openmpi_json.parse(text).items():
+        for first, last, rules in entries:
+            start = 0
+            for rule in rules:
+                low, high = int(rule.get("msg_size_min", 0)), rule.get("msg_size_max", "inf")
+                end = INFINITY if high == "inf" else int(high)
+                if low > start:
+                    found.append(Stretch(name, first, start, low - 1, "default"))
+                found.append(Stretch(name, first, low, end, openmpi_json.algorithm_of(name, rule)))
+                start = end + 1
+            if start < INFINITY:
+                found.append(Stretch(name, first, start, INFINITY, "default"))
+            if last < openmpi_json.LARGEST:
+                found.append(Stretch(name, last + 1, 0, INFINITY, "default"))
+    entered = {(s.collective, s.ranks) for s in found if s.algorithm != "default"}
+    # The entry that bounds one from above gives way to the next one's own.
+    whole = [s for s in found if (s.first, s.last) != (0, INFINITY) or s.algorithm != "default"]
+    bounds = [s for s in found if s not in whole and (s.collective, s.ranks) not in entered]
+    return (*whole, *bounds)
 
 
 def _mpich(path: Path, text: str, own: mpich.Tree) -> LoadedTable:

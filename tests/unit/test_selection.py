@@ -337,6 +337,48 @@ def test_one_collective_alone_is_left_to_the_library_for_any_proven_loss(provide
     assert ({r.algorithm for r in selection.select(table(rows)).rules} == {"default"}) is kept
 
 
+UNIFORM = Policy(uniform=frozenset({"scatter"}))
+
+
+@pytest.mark.parametrize(
+    ("ring", "expected"),
+    [
+        (dict.fromkeys(SIZES, 1.5e-05), ["ring"]),
+        ({n: (1.5e-5 if n < 5000 else 3e-5) for n in SIZES}, ["default"]),
+        ({n: (1.5e-5 if n < 5000 else 2e-5) for n in SIZES}, ["ring"]),
+        (dict.fromkeys(SIZES, 1.99e-05), ["default"]),
+    ],
+    ids=["faster at all sizes", "slower at some", "faster at some, equal at others", "below the margin"],
+)
+def test_where_one_algorithm_must_serve_all_sizes_it_harms_at_none(ring, expected):
+    """The same rows without that demand give a rule by size; the open end belongs to the one algorithm too."""
+    rows = table(
+        planted({"default": dict.fromkeys(SIZES, 2e-5), "ring": ring}, collective="scatter", op=None)
+    )
+    (rule,) = selection.select(rows, policy=UNIFORM).rules
+    assert [rule.algorithm] == expected
+    assert (rule.min_bytes, rule.max_bytes) == (0, None)
+    assert len(selection.select(rows).rules) > 1 or expected == ["default"]
+    others = table(planted({"default": dict.fromkeys(SIZES, 2e-5), "ring": ring}))
+    assert selection.select(others, policy=UNIFORM).rules == selection.select(others).rules
+
+
+def test_one_algorithm_for_all_sizes_needs_to_be_known_at_both_ends():
+    """Sizes left out between agreeing neighbours do not matter; what was measured at one end only cannot serve the other."""
+    times = {"default": dict.fromkeys(SIZES, 2e-5), "ring": dict.fromkeys(SIZES, 1e-5)}
+    rows = planted(times, collective="scatter", op=None)
+
+    def without(*sizes):
+        kept = [r for r in rows if r["algorithm"] == "default" or r["nbytes"] not in sizes]
+        return {r.algorithm for r in selection.select(table(kept), policy=UNIFORM).rules}
+
+    assert without(SIZES[2], SIZES[3]) == {"ring"}
+    assert without(SIZES[-1]) == {"default"}
+    assert without(SIZES[0]) == {"default"}
+    never = selection.select(table(rows), policy=dataclasses.replace(UNIFORM, keep_default=False))
+    assert {r.algorithm for r in never.rules} == {"ring"}
+
+
 def test_an_interval_of_orders_of_magnitude_is_not_stated():
     """What two rank counts cannot say of the one between them is no number."""
     crowded = {"default": dict.fromkeys(SIZES, 1e-2), "ring": dict.fromkeys(SIZES, 1e-5)}

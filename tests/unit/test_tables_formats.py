@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 
 from collbench import atomic, tables
 from collbench.errors import UnansweredError, UsageError
+from collbench.installation import Installation
 from collbench.records import Rule, Selection
-from collbench.tables import intelmpi, mpich, nccl_tuner, openmpi, ucc
+from collbench.tables import intelmpi, mpich, nccl_tuner, openmpi, openmpi_json, reading, ucc
 from collbench.tables.coverage import communicators
 
 
@@ -79,14 +81,72 @@ def test_the_open_mpi_file_selects_what_the_rules_say_at_every_border():
     assert openmpi.lookup(text, "allreduce", 2, 1000) is None
 
 
-def test_open_mpi_counts_one_ranks_block_for_scatter():
-    rules = (
-        rule("basic_linear", 0, 8191, collective="scatter"),
-        rule("binomial", 8192, None, collective="scatter"),
+@pytest.mark.parametrize("name", ["openmpi", "openmpi-json"])
+@pytest.mark.parametrize("collective", ["gather", "scatter"])
+def test_ranks_of_open_mpi_never_get_the_chance_to_choose_differently(name, collective):
+    """Each takes the size from its own send count, which MPI ignores at most ranks: one algorithm for all sizes or none."""
+    several = (
+        rule("basic_linear", 0, 8191, collective=collective),
+        rule("binomial", 8192, None, collective=collective),
     )
-    text = tables.render(selection(rules), "openmpi")
-    assert openmpi.lookup(text, "scatter", 8, 1024).number == 2
-    assert openmpi.lookup(text, "scatter", 8, 1023).number == 1
+    with pytest.raises(UnansweredError, match="one must serve all sizes"):
+        tables.render(selection(several), name)
+    with_default = (rule("default", 0, 8191, collective=collective), several[1])
+    with pytest.raises(UnansweredError, match="one must serve all sizes"):
+        tables.render(selection(with_default), name)
+    one = (rule("binomial", 0, None, collective=collective),)
+    assert "binomial" in tables.render(selection(one), name)
+
+
+def test_open_mpi_six_gets_its_own_words():
+    """The reader drops the file, or crashes, on the names of the published schema; bruck never ends without a fan-out."""
+    rules = [rule("butterfly", 0, None, collective="reduce_scatter"),
+             rule("ring", 0, None, collective="reduce_scatter_v"), rule("bruck", 0, 4096, collective="allgather"),
+             rule("chain", 4097, None, collective="bcast", params=(("fanout", 2), ("segment_bytes", 1024)))]  # fmt: skip
+    table = json.loads(tables.render(selection(rules), "openmpi-json"))["collectives"]
+    assert set(table) == {"reduce_scatter_block", "reduce_scatter", "allgather", "bcast"}
+    assert table["allgather"][0]["rules"] == [
+        {"msg_size_min": 0, "msg_size_max": 4096, "alg": "bruck-k-fanout", "faninout": 4}
+    ]
+    assert table["bcast"][0]["rules"][0] | {"seg_size": 1024, "faninout": 2} == table["bcast"][0]["rules"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 2", "not an Open MPI JSON"), ('{"collectives": {"reducescatter": []}}', "drop the file or crash"),
+        ('{"collectives": {"bcast": [{"comm_size_max": null, "rules": []}]}}', "no limit"),
+        ('{"collectives": {"bcast": [{"comm_size_max": "inf", "rules": []}]}}', "no limit"),
+        ('{"collectives": {"bcast": [{"rules": [{"msg_size_min": 0.5, "alg": 1}]}]}}', "no limit"),
+    ],
+)  # fmt: skip
+def test_json_that_open_mpi_would_drop_or_crash_on_is_refused(text, words):
+    with pytest.raises(UsageError, match=words):
+        openmpi_json.parse(text)
+
+
+@pytest.mark.parametrize("name", ["openmpi", "openmpi-json"])
+def test_a_written_open_mpi_table_is_read_back_as_it_was_decided(name, tmp_path):
+    """Stretches, settings it needs, and the variables that load it."""
+    path = tmp_path / "table"
+    decided = selection(
+        (*EXAMPLE, rule("bruck", 0, None, collective="allgather")), needs={"OMPI_MCA_coll": "^han"}
+    )
+    path.write_text(tables.render(decided, name))
+    found = reading.load(
+        path, Installation(Path("python"), None, "openmpi", "openmpi", (6, 0), "Open MPI v6")
+    )
+    assert found.format == name
+    assert found.environment == tables.FORMATS[name].activation(str(path), decided)
+    assert found.environment["OMPI_MCA_coll"] == "^han"
+    own = {(s.collective, s.first, s.last): s.algorithm for s in found.stretches if s.ranks == 8}
+    assert own == {
+        ("allreduce", 0, 999): "default", ("allreduce", 1000, 65536): "ring",
+        ("allreduce", 65537, 1 << 20): "rabenseifner", ("allreduce", (1 << 20) + 1, reading.INFINITY): "default",
+        ("allgather", 0, reading.INFINITY): "bruck",
+    }  # fmt: skip
+    beyond = [s.algorithm for s in found.stretches if s.ranks == 9]
+    assert beyond == ["default", "default"]
 
 
 def test_open_mpi_six_is_sent_to_the_json_format():
