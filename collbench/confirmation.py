@@ -51,7 +51,7 @@ def launches(plan: Plan, cells: Iterable[Line]) -> list[Launch]:
         ]
         groups = tuple(Group(cases) for cases in kept if len(cases) > 1)
         if groups:
-            made.append(replace(launch, repetition=launch.repetition + 1, groups=groups))
+            made.append(replace(launch, repetition=launch.repetition + 1, groups=groups, confirms=True))
     return made
 
 

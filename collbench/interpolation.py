@@ -97,9 +97,9 @@ def series_for(aligned: Pool, span: Span, provider: str, error: float) -> Series
     time = time[rows]
     default = aligned.default
     gain = np.full(time.shape, np.nan) if default is None else time[:, [default]] - time
-    # What neither neighbour shows to be faster than the default is not inferred between them.
+    # What one neighbour does not show to be faster than the default is not inferred from the other.
     below = int(np.searchsorted(aligned.ranks, span[0])) - 1
-    doubtful = np.asarray(aligned.doubtful[below : below + 2].all(axis=0))
+    doubtful = np.asarray(aligned.doubtful[below : below + 2].any(axis=0))
     half = np.where(doubtful[rows], UNSUPPORTED, error)
     if default is not None:
         half[:, default] = 0.0

@@ -42,6 +42,7 @@ class Launch:
         groups: cells in the order to measure.
         variant: name of an environment under comparison; None in a plain run.
         replaces: number of the disturbed launch that this one stands in for; None = of no other.
+        confirms: whether it measures winners of an earlier launch once more.
     """
 
     ranks: int
@@ -51,6 +52,7 @@ class Launch:
     groups: tuple[Group, ...]
     variant: str | None = None
     replaces: int | None = None
+    confirms: bool = False
 
     @property
     def cases(self) -> tuple[Case, ...]:

@@ -31,7 +31,7 @@ class Pool:
         sizes: shape (m,), the union of sizes.
         choices: the k columns, simplest first.
         log_time: shape (q, m, k); NaN where not measured.
-        doubtful: shape (q, m, k): measured beside the default and not faster beyond noise.
+        doubtful: shape (q, m, k): not shown to be faster than the default beyond noise, where that was measured at all.
         measured: shape (q, m): False where a size was read off between two measured ones.
     """
 
@@ -75,6 +75,8 @@ def align(series: Sequence[Series]) -> Pool:
     ordered = sorted(series, key=lambda s: s.ranks)
     times = np.full((len(ordered), len(sizes), len(choices)), np.nan)
     doubtful = np.zeros(times.shape, np.bool_)
+    for number, one in enumerate(ordered):
+        doubtful[number] = one.default is not None
     seen = np.zeros(times.shape[:2], np.bool_)
     for number, measured in enumerate(ordered):
         one = _between(measured, sizes)
@@ -82,7 +84,8 @@ def align(series: Sequence[Series]) -> Pool:
         rows = np.searchsorted(sizes, one.sizes)
         columns = np.array([choices.index(c) for c in one.choices], np.int64)
         times[number][np.ix_(rows, columns)] = one.log_time
-        doubtful[number][np.ix_(rows, columns)] = one.gain - np.nan_to_num(one.half) <= 0
+        if one.default is not None:
+            doubtful[number][np.ix_(rows, columns)] = ~(one.gain - np.nan_to_num(one.half) > 0)
     return Pool(
         ordered[0].collective,
         np.array([s.ranks for s in ordered], np.int64),

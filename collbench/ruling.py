@@ -1,7 +1,7 @@
 """From segments of a series to rules: every size from 0 up exactly once, boundaries where the curves cross.
 
 Where a curve jumps between the two sizes (a limit of the eager protocol, say) nobody knows where they cross: there the
-default, if it is one of the two, keeps the gap.
+default, if it is one of the two, keeps the gap, else the choice that loses less at the other's end.
 """
 
 from collections.abc import Sequence
@@ -37,14 +37,18 @@ def rules_of(series: Series, chosen: Sequence[segments.Segment], policy: Policy,
 def _first_above(series: Series, last: int, below: int, above: int) -> int:
     """Return the first size that the choice ``above`` serves, in (sizes[last], sizes[last + 1]]."""
     low, high = int(series.sizes[last]), int(series.sizes[last + 1])
-    if series.default in (below, above) and not all(_smooth(series, last, c) for c in (below, above)):
-        return high if series.default == below else low + 1
     rows = series.log_time[last : last + 2]
-    return segments.boundary((low, high), rows[:, below].tolist(), rows[:, above].tolist())
+    known = np.isfinite(rows[1, below]) and np.isfinite(rows[0, above])
+    if not known or all(_smooth(series, last, c) for c in (below, above)):
+        return segments.boundary((low, high), rows[:, below].tolist(), rows[:, above].tolist())
+    if series.default in (below, above):
+        return high if series.default == below else low + 1
+    lower_loses, upper_loses = rows[1, below] - rows[1, above], rows[0, above] - rows[0, below]
+    return high if lower_loses <= upper_loses else low + 1
 
 
 def _smooth(series: Series, last: int, column: int) -> bool:
-    """Say whether a choice's curve goes smoothly from one size to the next; True where that is not known."""
+    """Say whether a choice's curve goes smoothly from one measured size to the next; True for sizes from 0 B."""
     times = series.log_time[:, column]
     known = zip(series.sizes.tolist(), times.tolist(), strict=True)
     points = {size: Point(log_s) for size, log_s in known if size > 0 and np.isfinite(log_s)}

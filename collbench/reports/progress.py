@@ -27,10 +27,10 @@ class Tally:
         self._fastest: dict[Any, tuple[float, str, float | None]] = {}
 
     def begin(self, launch: Launch) -> str:
-        """Return what the launch does in one word; a repeat's cases come on top of what was planned."""
-        if launch.replaces is not None:
+        """Return what the launch does in one word; cases of a repeat or a second launch come on top of the plan's."""
+        if launch.replaces is not None or launch.confirms:
             self.total += len(launch.cases)
-            return "repeating"
+            return "confirming" if launch.confirms else "repeating"
         return "proving" if launch.purpose == "proof" else "measuring"
 
     def take(self, line: Line) -> None:

@@ -34,8 +34,11 @@ algorithms = "default"
 class Console:
     """Takes a progress display's lines."""
 
+    def __init__(self):
+        self.lines = []
+
     def print(self, text, **_):
-        pass
+        self.lines.append(text)
 
 
 @pytest.fixture(name="go")
@@ -48,8 +51,9 @@ def _go(tmp_path, mpiexec):
         found = installation.discover(None)
         whole = plan.make_plan(job.profile, job.options, library=found.library, version=found.version)
         path = job.output or _create(job, tmp_path / "r.jsonl", whole)
+        console = go.console = Console()
         work = runner.Runner(
-            whole, job.options, found, path, PlainProgress(4, Console()), budget_s=budget_s, done=job.done,
+            whole, job.options, found, path, PlainProgress(4, console), budget_s=budget_s, done=job.done,
             first_launch=job.first_launch, probe=lambda: {"pingpong_ns": 40.0},
         )  # fmt: skip
         return work.run(), results.read(path)
@@ -70,6 +74,7 @@ def test_winners_of_a_single_launch_are_measured_in_a_second_one(go, monkeypatch
     assert [c["algorithm"] for c in second].count("default") == 2
     assert 2 < len(second) <= len(first)
     assert all(case in first for case in second)
+    assert any(f"confirming {len(second)} cases" in line for line in go.console.lines)
 
 
 def test_going_on_with_a_run_takes_up_its_second_launch(go, monkeypatch):

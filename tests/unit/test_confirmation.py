@@ -71,6 +71,7 @@ def test_the_second_launch_has_the_settings_of_the_first_and_only_what_is_in_dou
     lines += [line(word, 1e-6, cell=Cell("bcast", 4, 4, 64)) for word in ("default", "ring", "tree")]
     (launch,) = confirmation.launches(plan(), lines)
     assert (launch.ranks, launch.repetition, launch.purpose, launch.settings) == (4, 1, "measure", {"A": "1"})
+    assert launch.confirms
     assert launch.groups == (Group((Case(CELL, "openmpi", "default"), Case(CELL, "openmpi", "ring"))),)
 
 

@@ -83,6 +83,20 @@ def test_where_a_curve_jumps_the_default_keeps_the_gap(low):
     assert (ring.min_bytes == above) if low else (ring.max_bytes == below)
 
 
+@pytest.mark.parametrize(("at_low", "at_high", "who"), [(4.0, 1.2, "tree"), (1.2, 4.0, "ring")])
+def test_where_a_curve_jumps_between_two_others_the_one_that_loses_less_keeps_the_gap(at_low, at_high, who):
+    """Tree leads below 3000 B, ring above, where tree jumps by the time of a whole protocol."""
+    curves = {
+        "default": dict.fromkeys(SIZES, 2e-5),
+        "tree": {n: 1e-6 * (1 if n < 3000 else at_high) for n in SIZES},
+        "ring": {n: 1e-6 * (at_low if n < 3000 else 1) for n in SIZES},
+    }
+    rules = selection.select(table(planted(curves)), policy=Policy(allowance=0.0)).rules
+    below, above = max(n for n in SIZES if n < 3000), min(n for n in SIZES if n > 3000)
+    assert [r.algorithm for r in rules if r.algorithm != "default"] == ["tree", "ring"]
+    assert rules[1].min_bytes == (above if who == "tree" else below + 1)
+
+
 @pytest.mark.parametrize("gain", [0.0, 0.01])
 def test_a_gain_below_the_margin_keeps_the_default(gain):
     times = {"default": dict.fromkeys(SIZES, 1e-5), "ring": dict.fromkeys(SIZES, 1e-5 / (1 + gain))}
@@ -285,6 +299,20 @@ def test_what_neither_neighbour_shows_is_not_inferred_between_them():
     decided = selection.select(table(rows))
     assert {"default"} == {r.algorithm for r in decided.rules if r.basis == "measured"}
     assert {"default"} == {r.algorithm for r in decided.rules if r.ranks_max is not None}
+
+
+@pytest.mark.parametrize("slow", ["equal", "not measured"])
+def test_what_one_neighbour_does_not_show_is_not_inferred_from_the_other(slow):
+    """Ring wins at 2 ranks; at 4 it is no faster, or nobody knows: nothing is said of 3."""
+    default, ring = dict.fromkeys(SIZES, 2e-5), dict.fromkeys(SIZES, 1e-5)
+    rows = planted({"default": default, "ring": ring}, ranks=2)
+    at_four = (
+        {"default": default, "ring": default} if slow == "equal" else {"default": default, "tree": default}
+    )
+    rows += planted(at_four, ranks=4) + planted({"default": default, "ring": ring}, ranks=8)
+    decided = selection.select(table(rows))
+    assert {"ring"} == {r.algorithm for r in decided.rules if r.ranks == 2 and r.basis == "measured"}
+    assert {"default"} == {r.algorithm for r in decided.rules if r.basis == "interpolated"}
 
 
 def test_an_algorithm_for_powers_of_two_is_not_interpolated():
