@@ -72,8 +72,20 @@ def expected_gain(rules: Sequence[Rule], series: Sequence[Series]) -> float:
 
 
 def worst_loss(rules: Sequence[Rule], series: Sequence[Series]) -> tuple[float, str]:
-    """Return the largest loss against the untouched default that is beyond noise (log, 0 = none), and where it is."""
+    """Return the largest loss against the untouched default (log, 0 = none), and where it is.
+
+    At one size it counts beyond noise; over the sizes of a rule, measured or interpolated, its mean counts as it is.
+    """
     worst, where = 0.0, ""
+    for rule in rules:
+        if rule.gain is not None and -np.log1p(rule.gain) > worst:
+            worst = -float(np.log1p(rule.gain))
+            sizes = (
+                f"from {units.format_bytes(rule.min_bytes)}"
+                if rule.max_bytes is None
+                else (f"of {units.format_bytes(rule.min_bytes)} to {units.format_bytes(rule.max_bytes)}")
+            )
+            where = f"{rule.collective} {sizes} on {rule.ranks} ranks {np.exp(worst):.1f}×"
     for one in series:
         own = [
             r

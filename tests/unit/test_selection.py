@@ -407,6 +407,19 @@ def test_one_algorithm_for_all_sizes_needs_to_be_known_at_both_ends():
     assert {r.algorithm for r in never.rules} == {"ring"}
 
 
+def test_a_loss_that_noise_hides_is_not_taken_for_none_where_the_default_is_switched_off():
+    """MPICH at 4 ranks: too noisy to prove anything, but the rule would make all its sizes slower on the whole."""
+    gain = {"default": dict.fromkeys(SIZES, 2e-5), "ring": dict.fromkeys(SIZES, 1e-5)}
+    loss = {"default": dict.fromkeys(SIZES, 1e-5), "ring": dict.fromkeys(SIZES, 1.3e-5)}
+    rows = planted(gain, ranks=2, provider="mpich", library="mpich")
+    alone = selection.select(table(rows))
+    assert {"ring"} == {r.algorithm for r in alone.rules}
+    rows += planted(loss, ranks=4, noise=1.0, blocks=5, seed=2, provider="mpich", library="mpich")
+    decided = selection.select(table(rows))
+    assert {"default"} == {r.algorithm for r in decided.rules}
+    assert any("on 4 ranks" in x and "as slow" in x for x in decided.exclusions)
+
+
 def test_an_interval_of_orders_of_magnitude_is_not_stated():
     """What two rank counts cannot say of the one between them is no number."""
     crowded = {"default": dict.fromkeys(SIZES, 1e-2), "ring": dict.fromkeys(SIZES, 1e-5)}
