@@ -80,6 +80,7 @@ KEPT_ON_RESUME = frozenset(
 @click.option("--sizes", type=opt.SIZES, help="Total bytes: 8, 1K, lists and ranges such as 8:1M:x4.")
 @click.option("--algorithms", type=opt.WORDS, help="Names, or: default, library, portable, all.")
 @click.option("--iterations", type=click.IntRange(min=1), help="A fixed number of timed calls per case.")
+@opt.sync_option
 @click.option(
     "--seed", type=click.IntRange(min=0), help="Seed of every shuffle (default: drawn and recorded)."
 )
@@ -163,7 +164,7 @@ def _new_job(name: str, given: dict[str, Any]) -> Job:
         iterations=given["iterations"], seed=secrets.randbelow(2**31) if given["seed"] is None else given["seed"],
         launcher=given["launcher"], launcher_args=tuple(shlex.split(given["launcher_args"])),
         hosts=tuple(given["hosts"] or ()), ranks_per_node=given["ranks_per_node"], redact=given["redact"],
-        budget_s=given["budget_s"], prove=given["prove"],
+        budget_s=given["budget_s"], prove=given["prove"], sync=given["sync"],
     )  # fmt: skip
     wanted = with_options(profile.load(name), options)
     if wanted.backend != "mpi":

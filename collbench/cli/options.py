@@ -74,3 +74,10 @@ SIZE = Parsed("size", units.parse_size)
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Machine output on stdout, words on stderr."
 )
+sync_option = click.option(
+    "--sync",
+    type=click.Choice(["barrier", "dissemination", "window"]),
+    default="barrier",
+    show_default=True,
+    help="How ranks start together: after MPI_Barrier, after a barrier of collbench's own, or by clock.",
+)

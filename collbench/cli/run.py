@@ -71,13 +71,7 @@ from collbench.units import format_duration
     show_default=True,
     help="What MPI is asked for; part of a table's key.",
 )
-@click.option(
-    "--sync",
-    type=click.Choice(["barrier", "dissemination", "window"]),
-    default="barrier",
-    show_default=True,
-    help="How ranks start together: after MPI_Barrier, after a barrier of collbench's own, or by clock.",
-)
+@opt.sync_option
 @click.option(
     "--rotate-buffers",
     type=click.IntRange(min=1),

@@ -110,17 +110,8 @@ def test_a_comparison_does_not_go_on_with_another_environment(pairs, tmp_path):
 @pytest.mark.once
 def test_a_set_up_line_runs_before_the_ranks(tmp_path):
     """What the line of the login shell exports is what every rank of B runs with, and A does not."""
-    words = [
-        "--sizes",
-        8,
-        "--pairs",
-        1,
-        "-o",
-        "ab.jsonl",
-        "--no-prove",
-        "--b-setup",
-        "export MALLOC_ARENA_MAX='2'",
-    ]
+    words = ["--sizes", 8, "--pairs", 1, "-o", "ab.jsonl", "--no-prove", "--sync", "dissemination",
+             "--b-setup", "export MALLOC_ARENA_MAX='2'"]  # fmt: skip
     done = collbench("ab", "ci", *FEW, *words, cwd=tmp_path)
     assert done.returncode in (1, 3), done.stderr
     run = results.read(tmp_path / "ab.jsonl")
@@ -129,6 +120,7 @@ def test_a_set_up_line_runs_before_the_ranks(tmp_path):
     }
     assert seen == {"A": None, "B": "2"}
     assert not run.proofs
+    assert {c["sync"] for c in run.cells} == {"dissemination"}, "both sides start as --sync says"
 
 
 @pytest.mark.once
