@@ -185,9 +185,13 @@ def _show(
         box=rich.box.SIMPLE,
     )
     for s in found:
-        regret = "–" if s.regret is None else units.format_percent(s.regret, sign=True)
+        regret = "–" if s.regret is None else f"{100 * s.regret:+.0f} %"
         grid.add_row(s.cell.collective, str(s.cell.ranks), units.format_bytes(s.cell.nbytes), s.algorithm or "?",
                      f"{s.ratio:.2f}×", f"{s.low:.2f} … {s.high:.2f}", regret)  # fmt: skip
+    # At 80 columns names and intervals stay whole; a long algorithm takes a second line.
+    grid.padding, grid.pad_edge = (0, 1, 0, 0), False
+    for number, column in enumerate(grid.columns):
+        column.no_wrap, column.overflow = (False, "fold") if number == 3 else (True, column.overflow)
     words.print(grid)
     if found:
         mean, low, high = verify.overall(found)
