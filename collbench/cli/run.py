@@ -16,6 +16,7 @@ from rich.console import Console
 
 from collbench import (
     __version__,
+    confirmation,
     environment,
     inside,
     installation,
@@ -226,6 +227,9 @@ def _print_plan(
     for number, row in enumerate(rows, start=1):
         click.echo(f"launch {number}: {row['purpose']} {row['cases']} cases at {row['ranks']} ranks")
         click.echo(f"  {shlex.join(row['command'])}")
+    if job.options.confirm and confirmation.applies(the_plan):
+        most = sum(launch.purpose == "measure" for launch in the_plan.launches)
+        click.echo(f"then up to {most} launches that measure default and winners once more")
     reasons = Counter(reason for _, reason in the_plan.skipped)
     for reason, count in reasons.most_common():
         click.echo(f"skipped: {count} cases, {reason}")

@@ -107,3 +107,12 @@ def test_a_launch_that_takes_far_more_than_its_time_is_ended(go, monkeypatch):
     assert [line["reason"] for line in run.skipped] == [budget.SPENT]
     ends = [json.loads(line) for line in run.path.read_text().splitlines()]
     assert [line["status"] for line in ends if line["kind"] == "launch_end"] == [watching.OVERDUE]
+
+
+def test_the_dry_run_speaks_of_second_launches(cli, tmp_path):
+    """Only where there will be any: with one launch a rank count, unless declined."""
+    path = tmp_path / "race.toml"
+    path.write_text(RACE)
+    assert "up to 1 launches that measure default and winners" in cli("run", path, "--dry-run").stdout
+    for words in (("--no-confirm",), ("--launches", "3"), ("--iterations", "9")):
+        assert "once more" not in cli("run", path, "--dry-run", *words).stdout
