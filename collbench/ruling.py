@@ -1,7 +1,8 @@
 """From segments of a series to rules: every size from 0 up exactly once, boundaries where the curves cross.
 
-Where a curve jumps between the two sizes (a limit of the eager protocol, say) nobody knows where they cross: there the
-default, if it is one of the two, keeps the gap, else the choice that loses less at the other's end.
+Where a curve jumps between two sizes at most ``STEP`` apart, it does so at the upper one as a rule: protocols change at
+powers of two less a header, so 4 KiB is the first size beyond a limit of 4 KiB. There the lower rule goes on up to it, or the
+default, if it is one of the two. Farther apart the limit may lie anywhere, and the crossing is the best guess.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from collbench.decision import Policy
 from collbench.records import Rule
 from collbench.refinement import Point, smooth
 
+STEP = 2
 UNBOUNDED = float(np.log(10))
 """Half-width of a log gain's interval beyond which its ends are not stated."""
 
@@ -39,12 +41,10 @@ def _first_above(series: Series, last: int, below: int, above: int) -> int:
     low, high = int(series.sizes[last]), int(series.sizes[last + 1])
     rows = series.log_time[last : last + 2]
     known = np.isfinite(rows[1, below]) and np.isfinite(rows[0, above])
-    if not known or all(_smooth(series, last, c) for c in (below, above)):
+    near = high <= STEP * low
+    if not (known and near) or all(_smooth(series, last, c) for c in (below, above)):
         return segments.boundary((low, high), rows[:, below].tolist(), rows[:, above].tolist())
-    if series.default in (below, above):
-        return high if series.default == below else low + 1
-    lower_loses, upper_loses = rows[1, below] - rows[1, above], rows[0, above] - rows[0, below]
-    return high if lower_loses <= upper_loses else low + 1
+    return low + 1 if series.default == above else high
 
 
 def _smooth(series: Series, last: int, column: int) -> bool:

@@ -69,32 +69,30 @@ def test_a_faster_algorithm_wins_where_it_is_faster():
     assert 0 < ring.gain_low < ring.gain < ring.gain_high
 
 
-@pytest.mark.parametrize("low", [True, False])
-def test_where_a_curve_jumps_the_default_keeps_the_gap(low):
-    """The default jumps at 3000 B (an eager limit) above or below ring's curve: nobody saw at which size in the gap."""
-
-    def default(nbytes):
-        return 2e-6 * (1.6 if (nbytes > 3000) == low else 0.6)
-
-    curves = {"default": {n: default(n) for n in SIZES}, "ring": dict.fromkeys(SIZES, 2e-6)}
-    rules = selection.select(table(planted(curves))).rules
-    below, above = max(n for n in SIZES if n < 3000), min(n for n in SIZES if n > 3000)
-    ring = next(r for r in rules if r.algorithm == "ring")
-    assert (ring.min_bytes == above) if low else (ring.max_bytes == below)
+FINE = (512, 1024, 2048, 4096, 8192, 16384)
 
 
-@pytest.mark.parametrize(("at_low", "at_high", "who"), [(4.0, 1.2, "tree"), (1.2, 4.0, "ring")])
-def test_where_a_curve_jumps_between_two_others_the_one_that_loses_less_keeps_the_gap(at_low, at_high, who):
-    """Tree leads below 3000 B, ring above, where tree jumps by the time of a whole protocol."""
-    curves = {
-        "default": dict.fromkeys(SIZES, 2e-5),
-        "tree": {n: 1e-6 * (1 if n < 3000 else at_high) for n in SIZES},
-        "ring": {n: 1e-6 * (at_low if n < 3000 else 1) for n in SIZES},
-    }
+def jumping(lower, upper, sizes=FINE):
+    """Where the table goes over from the algorithm that leads below 4 KiB to the one that leads from there on."""
+    curves = {"default": dict.fromkeys(sizes, 2e-5)}
+    for word, below, above in ((lower, 1.0, 2.5), (upper, 1.5, 1.0)):
+        curves[word] = {n: 1e-6 * (below if n < 4096 else above) for n in sizes}
     rules = selection.select(table(planted(curves)), policy=Policy(allowance=0.0)).rules
-    below, above = max(n for n in SIZES if n < 3000), min(n for n in SIZES if n > 3000)
-    assert [r.algorithm for r in rules if r.algorithm != "default"] == ["tree", "ring"]
-    assert rules[1].min_bytes == (above if who == "tree" else below + 1)
+    led = [r for r in rules if r.basis == "measured"]
+    assert [r.algorithm for r in led] == [lower, upper]
+    return led[1].min_bytes
+
+
+def test_where_a_curve_jumps_between_neighbouring_sizes_it_does_so_at_the_upper_one():
+    """An eager limit of 4 KiB less a header: what leads at 2 KiB leads at 3 KiB too. The default keeps any gap."""
+    assert jumping("tree", "ring") == 4096
+    assert jumping("default", "ring") == 4096
+    assert jumping("ring", "default") == 2049
+
+
+def test_farther_apart_the_limit_may_lie_anywhere_and_the_crossing_decides():
+    coarse = tuple(FINE[::2])
+    assert 2048 < jumping("default", "ring", (256, *coarse)) < 8192
 
 
 @pytest.mark.parametrize("gain", [0.0, 0.01])
