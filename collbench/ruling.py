@@ -1,8 +1,8 @@
 """From segments of a series to rules: every size from 0 up exactly once, boundaries where the curves cross.
 
 Where a curve jumps between two sizes at most ``STEP`` apart, it does so at the upper one as a rule: protocols change at
-powers of two less a header, so 4 KiB is the first size beyond a limit of 4 KiB. There the lower rule goes on up to it, or the
-default, if it is one of the two. Farther apart the limit may lie anywhere, and the crossing is the best guess.
+powers of two less a header, so 4 KiB is the first size beyond a limit of 4 KiB. There the lower rule goes on up to it, or
+the default, if it is one of the two. Farther apart the limit may lie anywhere, and the crossing is the best guess.
 """
 
 from collections.abc import Sequence
