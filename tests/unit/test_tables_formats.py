@@ -347,12 +347,54 @@ def test_nccl_env_knows_no_sizes():
 # Others --------------------------------------------------------------------------------------------------
 
 
+def ucc_rule(algorithm, first, last, **changes):
+    return rule(algorithm, first, last, provider="ucc", **changes)
+
+
 def test_ucc_tokens_follow_its_grammar():
-    made = selection(
-        (rule("knomial", 0, 4096, provider="ucc"), rule("ring", 4097, None, provider="ucc")), "ucc"
-    )
+    """The string that UCC 1.8.0 was seen to take, rule by rule; the default leaves a hole."""
+    rules = [ucc_rule("dbt", 0, 4096, ranks=4), ucc_rule("default", 4097, 65539, ranks=4),
+             ucc_rule("ring", 65540, None, ranks=4), ucc_rule("knomial", 0, 4096, ranks=4, collective="reduce_scatter"),
+             ucc_rule("ring", 4097, None, ranks=4, collective="reduce_scatter"),
+             ucc_rule("ring", 0, None, ranks=4, collective="reduce_scatter_v")]  # fmt: skip
+    made = selection([*rules, ucc_rule("dbt", 0, None, ranks=5, ranks_max=7)], "ucc")
+    assert ucc.tokens(made) == [
+        "allreduce:0-4096:host:[4-4]:inf:@dbt", "allreduce:65540-inf:host:[4-4]:inf:@ring",
+        "allreduce:0-inf:host:[5-7]:inf:@dbt", "reduce_scatter:0-1024:host:[4-4]:inf:@knomial",
+        "reduce_scatter:1025-inf:host:[4-4]:inf:@ring", "reduce_scatterv:0-inf:host:[4-4]:inf:@ring",
+    ]  # fmt: skip
     assert all(ucc.TOKEN.fullmatch(token) for token in ucc.tokens(made))
-    assert "grammar only" in tables.render(made, "ucc")
+    assert "UCC_LOG_LEVEL=debug" in tables.render(made, "ucc")
+
+
+@pytest.mark.parametrize(
+    ("collective", "first", "last", "expected"),
+    [
+        ("allreduce", 1000, 1000, ["1000-1001"]), ("allreduce", 0, 0, ["0-1"]),
+        ("reduce_scatter", 8, 8, ["1-2"]), ("reduce_scatter", 9, 15, []), ("reduce_scatter", 9, None, ["2-inf"]),
+    ],
+)  # fmt: skip
+def test_a_range_of_ucc_has_two_different_ends(collective, first, last, expected):
+    """UCC refuses ``a-a``, and with it the whole string; a block between two sizes has no token."""
+    made = selection([ucc_rule("ring", first, last, collective=collective)], "ucc")
+    assert [token.split(":")[1] for token in ucc.tokens(made)] == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "context", "words"),
+    [
+        ([ucc_rule("knomial", 0, None, collective="gather")], {}, "none at all"),
+        ([ucc_rule("tree", 0, None)], {}, "it knows knomial"),
+        ([ucc_rule("knomial", 0, None, params=(("radix", 4),))], {}, "parameters"),
+        ([ucc_rule("ring", 0, None)], {"memory": ["cuda", "host"]}, "one kind of memory"),
+        ([ucc_rule("ring", 0, None), ucc_rule("ring", 0, None, ranks_per_node=4)], {}, "--ranks-per-node"),
+        ([ucc_rule("hybrid", 0, 9, collective="alltoallv"), ucc_rule("pairwise", 10, None, collective="alltoallv")],
+         {}, "one algorithm"),
+    ],
+)  # fmt: skip
+def test_what_makes_ucc_drop_the_whole_string_is_refused(rules, context, words):
+    with pytest.raises(UnansweredError, match=words):
+        ucc.tokens(selection(rules, "ucc", **context))
 
 
 def intel_rule(algorithm, first, last, **changes):
