@@ -27,9 +27,8 @@ Line = Mapping[str, Any]
 
 def applies(plan: Plan) -> bool:
     """Say whether a plan has one launch a rank count, in one environment, with algorithms that race."""
-    measuring = [x for x in plan.launches if x.purpose == "measure"]
-    plain = all(x.variant is None for x in measuring)
-    return plain and len({x.repetition for x in measuring}) == 1 and plan.sampling.mode != "fixed"
+    plain = all(x.variant is None for x in plan.measuring)
+    return plain and len({x.repetition for x in plan.measuring}) == 1 and plan.sampling.mode != "fixed"
 
 
 def launches(plan: Plan, cells: Iterable[Line]) -> list[Launch]:
@@ -44,11 +43,8 @@ def launches(plan: Plan, cells: Iterable[Line]) -> list[Launch]:
         by_cell.setdefault(unplaced(Case.from_json(line["case"])).cell, []).append(line)
     again = {case for lines in by_cell.values() for case in contenders(lines, plan.sampling.precision)}
     made = []
-    for launch in plan.launches:
-        kept = [
-            tuple(case for case in group.cases if unplaced(case) in again)
-            for group in (launch.groups if launch.purpose == "measure" else ())
-        ]
+    for launch in plan.measuring:
+        kept = [tuple(case for case in group.cases if unplaced(case) in again) for group in launch.groups]
         groups = tuple(Group(cases) for cases in kept if len(cases) > 1)
         if groups:
             made.append(replace(launch, repetition=launch.repetition + 1, groups=groups, confirms=True))

@@ -144,10 +144,8 @@ def one_for_all(series: Series, policy: Policy) -> int:
         fit &= (mean >= np.log1p(policy.margin)) & (mean - error > 0)
         fit[series.default] = False
         return int(np.argmax(np.where(fit, mean, -np.inf))) if fit.any() else series.default
-    usable = spread & (np.arange(len(series.choices)) != series.default)
-    usable = (
-        usable if usable.any() else known.any(axis=0) & (np.arange(len(series.choices)) != series.default)
-    )
+    others = np.arange(len(series.choices)) != series.default
+    usable = spread & others if (spread & others).any() else known.any(axis=0) & others
     best = np.min(np.where(known & usable, series.log_time, np.inf), axis=1, keepdims=True)
     loss = np.where(known & np.isfinite(best), series.log_time - best, 0.0).sum(axis=0)
     return int(np.argmin(np.where(usable, loss / np.maximum(known.sum(axis=0), 1), np.inf)))

@@ -26,7 +26,7 @@ class History:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = tuple(x for x in plan.launches if x.purpose == "measure" and x.variant is None)
+        self._plan = tuple(x for x in plan.measuring if x.variant is None)
         self.allowed = max(1, len(self._plan) // 2) if self._plan else 0
         self._launches: dict[int, dict[str, Any]] = {}
         self._cells: dict[int, list[Line]] = {}

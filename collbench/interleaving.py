@@ -262,7 +262,7 @@ def _say_spent(job: Job, done: int, first: int) -> None:
 
 
 def _measure(job: Job, work: Plan, clock: Clock) -> None:
-    total = sum(len(x.cases) for x in work.launches if x.purpose == "measure")
+    total = sum(len(x.cases) for x in work.measuring)
     first = max(results.read(job.path).launches, default=-1) + 1
     base = job.installations[job.names[0]]
     with job.observe(total) as observer:

@@ -68,6 +68,11 @@ class Plan:
     skipped: tuple[tuple[Case, str], ...] = ()
     sampling: Sampling = field(default_factory=Sampling)
 
+    @property
+    def measuring(self) -> tuple[Launch, ...]:
+        """The launches that measure, in order."""
+        return tuple(launch for launch in self.launches if launch.purpose == "measure")
+
 
 def make_plan(
     profile: Profile,

@@ -75,8 +75,6 @@ def align(series: Sequence[Series]) -> Pool:
     ordered = sorted(series, key=lambda s: s.ranks)
     times = np.full((len(ordered), len(sizes), len(choices)), np.nan)
     doubtful = np.zeros(times.shape, np.bool_)
-    for number, one in enumerate(ordered):
-        doubtful[number] = one.default is not None
     seen = np.zeros(times.shape[:2], np.bool_)
     for number, measured in enumerate(ordered):
         one = _between(measured, sizes)
@@ -84,6 +82,7 @@ def align(series: Sequence[Series]) -> Pool:
         rows = np.searchsorted(sizes, one.sizes)
         columns = np.array([choices.index(c) for c in one.choices], np.int64)
         times[number][np.ix_(rows, columns)] = one.log_time
+        doubtful[number] = one.default is not None
         if one.default is not None:
             doubtful[number][np.ix_(rows, columns)] = ~(one.gain - np.nan_to_num(one.half) > 0)
     return Pool(

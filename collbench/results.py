@@ -84,6 +84,8 @@ class Run:
 
     def only(self, ranks: Collection[int] | None = None, collectives: Collection[str] | None = None) -> "Run":
         """Return the run with the cells and failed cells of these rank counts and collectives; None = of all."""
+        if ranks is None and collectives is None:
+            return self
 
         def wanted(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             return [

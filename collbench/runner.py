@@ -232,7 +232,7 @@ class Runner:
             return None
         left = self._budget_s - (time.monotonic() - self._started)
         later = self._launches[index + 1 :]
-        confirming = [x for x in self._plan.launches if x.purpose == "measure"] if self._to_confirm else []
+        confirming = self._plan.measuring if self._to_confirm else ()
         return budget.share(left, self._startup_s, launch, groups, later, confirming)
 
     def _watch(self, watch: Watch, launch: Launch) -> tuple[str, str] | None:

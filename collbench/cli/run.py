@@ -228,8 +228,9 @@ def _print_plan(
         click.echo(f"launch {number}: {row['purpose']} {row['cases']} cases at {row['ranks']} ranks")
         click.echo(f"  {shlex.join(row['command'])}")
     if job.options.confirm and confirmation.applies(the_plan):
-        most = sum(launch.purpose == "measure" for launch in the_plan.launches)
-        click.echo(f"then up to {most} launches that measure default and winners once more")
+        click.echo(
+            f"then up to {len(the_plan.measuring)} launches that measure default and winners once more"
+        )
     reasons = Counter(reason for _, reason in the_plan.skipped)
     for reason, count in reasons.most_common():
         click.echo(f"skipped: {count} cases, {reason}")
@@ -267,7 +268,7 @@ def _execute(
     as_json: bool,
 ) -> int:
     console = Console(stderr=True)
-    total = sum(len(x.cases) for x in the_plan.launches if x.purpose == "measure")
+    total = sum(len(x.cases) for x in the_plan.measuring)
     live = console.is_terminal and not quiet
     started = time.monotonic()
     with LiveProgress(total, console) if live else PlainProgress(total, console, quiet=quiet) as progress:

@@ -117,7 +117,7 @@ class Session:
         """Run a plan and return the number of its first launch."""
         first = self._next
         options = replace(self.options, sync=sync)
-        total = sum(len(x.cases) for x in plan.launches if x.purpose == "measure")
+        total = sum(len(x.cases) for x in plan.measuring)
         with PlainProgress(total, self.console, quiet=True) as progress:
             work = runner.Runner(plan, options, self.found, self.path, progress, first_launch=first,
                                  probe=probe.probe)  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collbench.mpi.arguments import handle
+from collbench.portable.patterns import powers
 
 TAG = 30241
 """Below the least upper bound of tags that MPI grants, and no schedule's own."""
@@ -51,17 +52,12 @@ def dissemination(MPI: Any, comm: Any) -> Gate:
     status, byte, own = MPI.Status(), handle(MPI, MPI.BYTE), handle(MPI, comm)
     at, empty = int(MPI._addressof(status)), int(_NOTHING.ctypes.data)  # noqa: SLF001
     arguments, callables = [], []
-    for distance in distances(size):
+    for distance in powers(size):
         to, source = (rank + distance) % size, (rank - distance) % size
         arguments.append((empty, 0, byte, to, TAG, empty, 0, byte, source, TAG, own, at))
         callables.append(_exchange(comm, [_NOTHING, 0, MPI.BYTE], to, source))
     flat = np.array(arguments, np.int64).reshape(len(arguments), 12)
     return Gate("MPI_Sendrecv", flat, tuple(callables), (status,))
-
-
-def distances(size: int) -> list[int]:
-    """Return 1, 2, 4 … below ``size``: how far each round's message goes."""
-    return [1 << k for k in range(max(0, size - 1).bit_length())]
 
 
 def _exchange(comm: Any, nothing: list[Any], to: int, source: int) -> Callable[[], object]:

@@ -13,7 +13,7 @@ from collbench.errors import UsageError
 from collbench.records import Rule, Selection
 from collbench.tables import Format, header
 from collbench.tables.coverage import communicators
-from collbench.tables.openmpi import CANNOT, UNIFORM, UNIT, check_uniform
+from collbench.tables.openmpi import CANNOT, UNIFORM, UNIT, activation, check_uniform
 
 NAMES = {"reduce_scatter": "reduce_scatter_block", "reduce_scatter_v": "reduce_scatter"}
 """Collective → the reader's word where the two differ. (The published schema has other words; they do not load.)"""
@@ -23,8 +23,10 @@ FANOUTS = {("allgather", "bruck"): 4}
 """Fan-out that a forced algorithm has by default; without one of at least 2 this algorithm never ends."""
 
 LARGEST = 2**62
-Entry = tuple[int, int, list[dict[str, Any]]]
-"""(first communicator size, last, message rules as they stand)."""
+Message = tuple[int, int, str]
+"""(first size, last, our name of the algorithm)."""
+Entry = tuple[int, int, list[Message]]
+"""(first communicator size, last, message rules in order)."""
 
 
 def render(selection: Selection) -> str:
@@ -93,13 +95,20 @@ def parse(text: str) -> dict[str, list[Entry]]:
             )
         name = ours.get(native, native)
         found[name] = [
-            (_limit(e, "comm_size_min", 0), _limit(e, "comm_size_max", LARGEST), e["rules"]) for e in entries
+            (
+                _limit(entry, "comm_size_min", 0),
+                _limit(entry, "comm_size_max", LARGEST),
+                [_read(name, rule) for rule in entry["rules"]],
+            )
+            for entry in entries
         ]
-        for _first, _last, rules in found[name]:
-            for rule in rules:
-                _limit(rule, "msg_size_min", 0)
-                _limit(rule, "msg_size_max", LARGEST)
     return found
+
+
+def _read(collective: str, rule: dict[str, Any]) -> Message:
+    back = {(c, word): name for (c, name), word in WORDS.items()}
+    algorithm = back.get((collective, rule["alg"]), str(rule["alg"]))
+    return _limit(rule, "msg_size_min", 0), _limit(rule, "msg_size_max", LARGEST), algorithm
 
 
 def _limit(entry: dict[str, Any], key: str, missing: int) -> int:
@@ -109,21 +118,6 @@ def _limit(entry: dict[str, Any], key: str, missing: int) -> int:
     if not isinstance(value, int):
         raise UsageError(f"{key} {value!r} is no limit that Open MPI's reader takes")
     return value
-
-
-def algorithm_of(collective: str, rule: dict[str, Any]) -> str:
-    """Return our name of the algorithm that a message rule asks for."""
-    back = {(c, word): name for (c, name), word in WORDS.items()}
-    return back.get((collective, rule["alg"]), str(rule["alg"]))
-
-
-def activation(path: str, selection: Selection) -> dict[str, str]:
-    """Return the environment that makes Open MPI read the file when it starts."""
-    return {
-        **dict(selection.context.get("needs") or {}),
-        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
-        "OMPI_MCA_coll_tuned_dynamic_rules_filename": path,
-    }
 
 
 FORMAT = Format(

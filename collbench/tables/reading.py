@@ -14,7 +14,7 @@ from collbench.installation import Installation
 from collbench.records import ITEMSIZE
 from collbench.tables import mpich, openmpi, openmpi_json
 
-INFINITY = 2**62
+INFINITY = openmpi_json.LARGEST
 DTYPE = "float32"
 """Data type of the calls that stretches speak about. A table that counts elements holds for every type, each at its own
 total bytes; the file does not name the type it was measured with."""
@@ -118,24 +118,19 @@ def _openmpi(text: str) -> tuple[Stretch, ...]:
 def _openmpi_json(text: str) -> tuple[Stretch, ...]:
     found: list[Stretch] = []
     for name, entries in openmpi_json.parse(text).items():
-        for first, last, rules in entries:
+        own = {first for first, _, _ in entries}
+        for ranks, last, rules in entries:
             start = 0
-            for rule in rules:
-                low, high = int(rule.get("msg_size_min", 0)), rule.get("msg_size_max", "inf")
-                end = INFINITY if high == "inf" else int(high)
+            for low, high, algorithm in rules:
                 if low > start:
-                    found.append(Stretch(name, first, start, low - 1, "default"))
-                found.append(Stretch(name, first, low, end, openmpi_json.algorithm_of(name, rule)))
-                start = end + 1
+                    found.append(Stretch(name, ranks, start, low - 1, "default"))
+                found.append(Stretch(name, ranks, low, high, algorithm))
+                start = high + 1
             if start < INFINITY:
-                found.append(Stretch(name, first, start, INFINITY, "default"))
-            if last < openmpi_json.LARGEST:
+                found.append(Stretch(name, ranks, start, INFINITY, "default"))
+            if last < INFINITY and last + 1 not in own:
                 found.append(Stretch(name, last + 1, 0, INFINITY, "default"))
-    entered = {(s.collective, s.ranks) for s in found if s.algorithm != "default"}
-    # The entry that bounds one from above gives way to the next one's own.
-    whole = [s for s in found if (s.first, s.last) != (0, INFINITY) or s.algorithm != "default"]
-    bounds = [s for s in found if s not in whole and (s.collective, s.ranks) not in entered]
-    return (*whole, *bounds)
+    return tuple(found)
 
 
 def _mpich(path: Path, text: str, own: mpich.Tree) -> LoadedTable:

@@ -85,17 +85,23 @@ def _check(name: str, rules: Sequence[Rule], chosen: Sequence[Rule]) -> None:
 def _tokens(rule: Rule, first: int, last: int, memory: str) -> list[str]:
     """Return the tokens of one rule: one, or one for each rank count where the block is what counts."""
     word = WORDS.get(rule.collective, rule.collective)
+    return [
+        f"{word}:{sizes}:{memory}:[{low}-{high}]:inf:@{rule.algorithm}"
+        for low, high, sizes in _spans(rule, first, last)
+    ]
+
+
+def _spans(rule: Rule, first: int, last: int) -> list[tuple[int, int, str]]:
+    """Return (first rank count, last, sizes)."""
     if rule.collective in UNIFORM:
-        return [f"{word}:0-inf:{memory}:[{first}-{last}]:inf:@{rule.algorithm}"]
+        return [(first, last, _range(0, None))]
     if rule.collective != "reduce_scatter":
-        sizes = _range(rule.min_bytes, rule.max_bytes)
-        return [f"{word}:{sizes}:{memory}:[{first}-{last}]:inf:@{rule.algorithm}"]
-    found = []
-    for ranks in range(first, last + 1):
-        low, high = -(-rule.min_bytes // ranks), None if rule.max_bytes is None else rule.max_bytes // ranks
-        if high is None or low <= high:
-            found.append(f"{word}:{_range(low, high)}:{memory}:[{ranks}-{ranks}]:inf:@{rule.algorithm}")
-    return found
+        return [(first, last, _range(rule.min_bytes, rule.max_bytes))]
+    blocks = (
+        (ranks, -(-rule.min_bytes // ranks), None if rule.max_bytes is None else rule.max_bytes // ranks)
+        for ranks in range(first, last + 1)
+    )
+    return [(ranks, ranks, _range(low, high)) for ranks, low, high in blocks if high is None or low <= high]
 
 
 def _range(low: int, high: int | None) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collbench.mpi.gate import distances
+from collbench.portable.patterns import powers as distances
 
 
 @pytest.mark.parametrize("size", [*range(1, 34), 100, 257])
