@@ -5,10 +5,8 @@ import math
 
 import pytest
 
-from collbench import budget, confirmation, installation, plan, profile, request, results, runner, watching
-from collbench.cli.run import _create
-from collbench.reports.progress import PlainProgress
-from collbench.resume import Job, load
+from collbench import budget, confirmation, watching
+from collbench.resume import load
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
 
@@ -31,41 +29,11 @@ algorithms = "default"
 """
 
 
-class Console:
-    """Takes a progress display's lines."""
-
-    def __init__(self):
-        self.lines = []
-
-    def print(self, text, **_):
-        self.lines.append(text)
-
-
-@pytest.fixture(name="go")
-def _go(tmp_path, mpiexec):
-    """``go(toml, budget_s=None, job=None, **options)`` runs a profile on a machine that never changes its state."""
-
-    def go(toml, budget_s=None, job=None, **change):
-        options = request.RunOptions(prove=False, seed=1, **change)
-        job = job or Job(request.with_options(profile.parse(toml, "t", "t"), options), options)
-        found = installation.discover(None)
-        whole = plan.make_plan(job.profile, job.options, library=found.library, version=found.version)
-        path = job.output or _create(job, tmp_path / "r.jsonl", whole)
-        console = go.console = Console()
-        work = runner.Runner(
-            whole, job.options, found, path, PlainProgress(4, console), budget_s=budget_s, done=job.done,
-            first_launch=job.first_launch, probe=lambda: {"pingpong_ns": 40.0},
-        )  # fmt: skip
-        return work.run(), results.read(path)
-
-    return go
-
-
-def test_winners_of_a_single_launch_are_measured_in_a_second_one(go, monkeypatch):
+def test_winners_of_a_single_launch_are_measured_in_a_second_one(drive, monkeypatch):
     """Which algorithms win here is the machine's business: all that raced are let through. Nothing counts twice."""
     monkeypatch.setattr(confirmation, "LEAST_GAIN", math.expm1(-20))
     monkeypatch.setattr(confirmation, "SURE_Z", -math.inf)
-    came, run = go(RACE, confirm=True)
+    came, run, said = drive(RACE, confirm=True)
     assert (came.launches, came.confirming, came.repeated) == (2, 1, 0)
     assert [line["repetition"] for line in run.launches.values()] == [0, 1]
     first, second = ([c["case"] for c in run.cells if c["launch"] == n] for n in (0, 1))
@@ -74,35 +42,35 @@ def test_winners_of_a_single_launch_are_measured_in_a_second_one(go, monkeypatch
     assert [c["algorithm"] for c in second].count("default") == 2
     assert 2 < len(second) <= len(first)
     assert all(case in first for case in second)
-    assert any(f"confirming {len(second)} cases" in line for line in go.console.lines)
+    assert any(f"confirming {len(second)} cases" in line for line in said)
 
 
-def test_going_on_with_a_run_takes_up_its_second_launch(go, monkeypatch):
+def test_going_on_with_a_run_takes_up_its_second_launch(drive, monkeypatch):
     """What the second launch holds already is not measured again."""
     monkeypatch.setattr(confirmation, "LEAST_GAIN", math.expm1(-20))
     monkeypatch.setattr(confirmation, "SURE_Z", -math.inf)
-    _, run = go(RACE, confirm=True)
+    _, run, _ = drive(RACE, confirm=True)
     lines = run.path.read_text().splitlines(keepends=True)
     last = max(i for i, line in enumerate(lines) if json.loads(line)["kind"] == "cell")
     lost = json.loads(lines.pop(last))["case"]
     run.path.write_text("".join(lines))
-    again, run = go(RACE, job=load(run.path))
+    again, run, _ = drive(RACE, job=load(run.path))
     assert (again.confirming, again.launches) == (1, 1)
     assert [c["case"] for c in run.cells if c["launch"] == 2] == [lost]
-    third, _ = go(RACE, job=load(run.path))
+    third, _, _ = drive(RACE, job=load(run.path))
     assert third.launches == 0
 
 
-def test_without_winners_or_where_declined_there_is_no_second_launch(go):
-    came, run = go(LONG.replace("2000000", "20"), confirm=True)
+def test_without_winners_or_where_declined_there_is_no_second_launch(drive):
+    came, run, _ = drive(LONG.replace("2000000", "20"), confirm=True)
     assert (came.launches, came.confirming, len(run.cells)) == (1, 0, 1)
 
 
-def test_a_launch_that_takes_far_more_than_its_time_is_ended(go, monkeypatch):
+def test_a_launch_that_takes_far_more_than_its_time_is_ended(drive, monkeypatch):
     """One block of it alone is longer than the budget: the case is left out with the reason, and is no failure."""
     monkeypatch.setattr(watching, "GRACE_S", 0.5)
     monkeypatch.setattr(watching, "GRACE", 0.0)
-    came, run = go(LONG, budget_s=1.0)
+    came, run, _ = drive(LONG, budget_s=1.0)
     assert (came.cells, came.skipped, came.failed) == (0, 1, [])
     assert [line["reason"] for line in run.skipped] == [budget.SPENT]
     ends = [json.loads(line) for line in run.path.read_text().splitlines()]

@@ -7,11 +7,9 @@ import sys
 
 import pytest
 
-from collbench import installation, plan, profile, request, results, runner
-from collbench.cli.run import _create
+from collbench import results
 from collbench.refinement import AGREE, levels
-from collbench.reports.progress import PlainProgress
-from collbench.resume import Job, load
+from collbench.resume import load
 
 pytestmark = pytest.mark.process
 
@@ -28,36 +26,10 @@ algorithms = "default"
 """
 
 
-class Console:
-    """Takes a progress display's lines."""
-
-    def __init__(self):
-        self.lines = []
-
-    def print(self, text, **_):
-        self.lines.append(text)
-
-
 @pytest.fixture(name="go")
-def _go(tmp_path, mpiexec):
+def _go(drive):
     """``go(probes, budget_s=None, job=None)`` runs two launches whose probes read these values, in turn."""
-
-    def go(probes, budget_s=None, job=None, **change):
-        options = request.RunOptions(prove=False, seed=1, **change)
-        job = job or Job(request.with_options(profile.parse(PROFILE, "t", "t"), options), options)
-        found = installation.discover(None)
-        whole = plan.make_plan(job.profile, job.options, library=found.library, version=found.version)
-        path = job.output or _create(job, tmp_path / "r.jsonl", whole)
-        values, console = iter(probes), Console()
-        work = runner.Runner(
-            whole, job.options, found, path, PlainProgress(4, console), budget_s=budget_s, done=job.done,
-            first_launch=job.first_launch, probe=lambda: {"pingpong_ns": next(values)},
-        )  # fmt: skip
-        came = work.run()
-        assert next(values, None) is None, "a probe was planned that nobody asked for"
-        return came, results.read(path), console.lines
-
-    return go
+    return lambda probes, **given: drive(PROFILE, probes, **given)
 
 
 def test_a_disturbed_launch_is_started_again_after_the_planned_ones(go):

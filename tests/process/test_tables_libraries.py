@@ -58,13 +58,14 @@ def rules_format() -> str:
     return "openmpi-json" if (installation.discover().version or ())[:1] >= (6,) else "openmpi"
 
 
-def test_open_mpi_runs_what_the_rules_file_says(launch, mpi_library, tmp_path):
-    """At 4 ranks ring between its borders, the built-in choice outside and at 2 ranks."""
-    if mpi_library != "openmpi" or rules_format() != "openmpi":
-        pytest.skip("needs Open MPI 4.1 or 5.0 in this environment")
-    rules = [rule("openmpi", "default", 0, 999), rule("openmpi", "ring", 1000, 65536),
-             rule("openmpi", "default", 65537, None, basis="unmeasured")]  # fmt: skip
-    environment = written(tmp_path, selection("openmpi", rules), "openmpi")
+def bordered():
+    """Rules at 4 ranks: ring from 1000 B to 64 KiB, the built-in choice outside."""
+    return [rule("openmpi", "default", 0, 999), rule("openmpi", "ring", 1000, 65536),
+            rule("openmpi", "default", 65537, None, basis="unmeasured")]  # fmt: skip
+
+
+def check_borders(launch, environment):
+    """Ring runs between its borders and nowhere else, neither outside them nor at 2 ranks."""
     sizes = (256, 1000, 65536, 262144)
     before, after = (traced(launch, 4, "openmpi", env, sizes) for env in ({}, environment))
     assert "ring" in after["1000"]
@@ -73,26 +74,24 @@ def test_open_mpi_runs_what_the_rules_file_says(launch, mpi_library, tmp_path):
     assert before["256"] == after["256"]
     assert before["262144"] == after["262144"]
     assert "ring" not in traced(launch, 2, "openmpi", environment, (1000,))["1000"]
+
+
+def test_open_mpi_runs_what_the_rules_file_says(launch, mpi_library, tmp_path):
+    """At 4 ranks ring between its borders, the built-in choice outside and at 2 ranks."""
+    if mpi_library != "openmpi" or rules_format() != "openmpi":
+        pytest.skip("needs Open MPI 4.1 or 5.0 in this environment")
+    check_borders(launch, written(tmp_path, selection("openmpi", bordered()), "openmpi"))
 
 
 def test_open_mpi_6_runs_what_the_json_says(launch, mpi_library, tmp_path):
     """Inclusive borders, gaps left to the library, other rank counts too; every collective's word is one it knows."""
     if mpi_library != "openmpi" or rules_format() != "openmpi-json":
         pytest.skip("needs Open MPI 6 in this environment")
-    rules = [rule("openmpi", "default", 0, 999), rule("openmpi", "ring", 1000, 65536),
-             rule("openmpi", "default", 65537, None, basis="unmeasured")]  # fmt: skip
+    rules = bordered()
     for name in sorted({row.collective for row in algorithms.algorithms("openmpi")} - {"allreduce"}):
         first = algorithms.algorithms("openmpi", name)[0].name
         rules.append(rule("openmpi", first, 0, None, collective=name))
-    environment = written(tmp_path, selection("openmpi", rules), "openmpi-json")
-    sizes = (256, 1000, 65536, 262144)
-    before, after = (traced(launch, 4, "openmpi", env, sizes) for env in ({}, environment))
-    assert "ring" in after["1000"]
-    assert "ring" in after["65536"]
-    assert "ring" not in before["1000"] + before["65536"]
-    assert before["256"] == after["256"]
-    assert before["262144"] == after["262144"]
-    assert "ring" not in traced(launch, 2, "openmpi", environment, (1000,))["1000"]
+    check_borders(launch, written(tmp_path, selection("openmpi", rules), "openmpi-json"))
 
 
 ROOTED = """
